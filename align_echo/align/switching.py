@@ -16,13 +16,11 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from align_echo.align.hybrid.rules import UNTESTED
-from align_echo.align.probe import emit as listed
-from align_echo.align.probe import runtime
 from align_echo.align.probe.offered import learner as offered
-from align_echo.align.probe.rule_file import write_data
-from align_echo.align.probe.spec import remove_rule, upgrade_spec
+from align_echo.align.probe.rule_file import situations_text, write_data, write_lines
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface.contract import Interface, check_source, parse_source
+from align_echo.interface.rules.model import Rule, dump, load_rules
 
 Spec = dict[str, Any]
 SPEC_TABLE, RULES_TABLE = "SPEC", "RULES"
@@ -90,49 +88,31 @@ def _table(name: str, content: Any) -> RuleTable | None:
     """Read a rule table; None if the value has no known layout."""
     try:
         if name == RULES_TABLE:
-            return RuleTable(name, content, tuple(_rule_switches(content)), lambda _: "")
+            return RuleTable(name, content, tuple(_rule_switches(content)), _situations_text)
         if "always" in content:
             return RuleTable(name, content, tuple(_offered_switches(content)), offered.rules_text)
-        return RuleTable(name, content, tuple(_listed_switches(upgrade_spec(content))), _listed_rules_text)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None
+    except (AttributeError, IndexError, InterfaceError, KeyError, TypeError, ValueError):
         return None
 
 
 def _rule_switches(content: dict[str, Any]) -> Iterator[RuleSwitch]:
     """Yield the rules of a typed rule set (`interface/rules`)."""
-    for rule in content["rules"]:
-        told = rule["text"].removeprefix(UNTESTED).removesuffix(".")
-        yield RuleSwitch(told, rule.get("form", "any"), partial(_without_rule, text=rule["text"]))
+    for rule in load_rules(content).rules:
+        yield RuleSwitch(_told(rule), getattr(rule, "form", "any"), partial(_without_rule, told=_told(rule)))
 
 
-def _without_rule(content: dict[str, Any], text: str) -> dict[str, Any]:
-    return {**content, "rules": [rule for rule in content["rules"] if rule["text"] != text]}
+def _told(rule: Rule) -> str:
+    return rule.text.removeprefix(UNTESTED).removesuffix(".")
 
 
-def _listed_rules_text(spec: Spec) -> str:
-    """Build the rules text of a probe interface."""
-    return listed.rules_text(upgrade_spec(spec))
+def _without_rule(content: dict[str, Any], told: str) -> dict[str, Any]:
+    rules = load_rules(content)
+    return dump(rules.model_copy(update={"rules": tuple(rule for rule in rules.rules if _told(rule) != told)}))
 
 
-def _listed_switches(spec: Spec) -> Iterator[RuleSwitch]:
-    """Yield the rules of a probe table."""
-    for part in ("templates", "now"):
-        for template, rows in spec[part].items():
-            for row in rows:
-                drop = partial(remove_rule, template=template, row=row)
-                yield RuleSwitch(listed.rule_in_words(spec, template, row), template, drop)
-    for form, template in spec["forms"].items():
-        yield RuleSwitch(listed.form_in_words(form, template), template, partial(_without_path, path=("forms", form)))
-    for template, needs in spec["needs"].items():
-        for need in needs:
-            wanted = runtime.write(template, list("XYZ"))
-            rule = f"Before `{wanted}` you may need to {listed.need_step(*need)}"
-            yield RuleSwitch(rule, template, partial(_without_need, template=template, need=need))
-
-
-def _without_need(spec: Spec, template: str, need: list[Any]) -> Spec:
-    left = [row for row in spec["needs"][template] if row != need]
-    return {**spec, "needs": {**spec["needs"], template: left}}
+def _situations_text(content: dict[str, Any]) -> str:
+    return situations_text(load_rules(content))
 
 
 def _offered_switches(spec: Spec) -> Iterator[RuleSwitch]:
@@ -183,7 +163,8 @@ def _replace_rules_text(source: str, before: str, after: str) -> str:
         return source
     for node in ast.walk(parse_source(source)):
         if isinstance(node, ast.Constant) and node.value == before:
-            return _replace_expression(source, node, repr(after))
+            text = repr(after) if node.lineno == node.end_lineno else write_lines(after)
+            return _replace_expression(source, node, text)
     raise InterfaceError("what the interface tells up front is not what its rules say: it was changed by hand")
 
 

@@ -106,7 +106,7 @@ def test_the_probe_ends_at_the_step_with_rules_that_stood_their_trials(steps):
     assert budget.record.engine_steps == steps
     assert budget.record.ended_by == "engine-steps"
     assert any("budget of engine-steps" in note for note in notes)
-    rules = [each for each in found if '"row"' in each.detail]
+    rules = [each for each in found if '"when"' in each.detail]
     assert all(each.evidence.support >= MIN_TESTS and not each.evidence.refuted for each in rules)
 
 
@@ -115,7 +115,7 @@ def test_enough_steps_end_nothing():
     budget = Budget(BudgetLimits(engine_steps=10**6))
     whole = analysed(budget, notes)
     assert budget.record.ended_by == ""
-    assert any('"row"' in each.detail for each in whole)
+    assert any('"when"' in each.detail for each in whole)
     assert not any("budget" in note for note in notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 
 import pytest
@@ -21,7 +22,11 @@ WRITE = "Write `move X to Y` instead of `put X in/on Y`"
 
 
 def up_front(interface: Interface) -> str:
-    return next(line for line in interface.source.splitlines() if line.startswith("    return 'Learned"))
+    functions = [node for node in ast.parse(interface.source).body if isinstance(node, ast.FunctionDef)]
+    returned = next(node.body[-1] for node in functions if node.name == "InferRules")
+    assert isinstance(returned, ast.Return)
+    assert returned.value is not None
+    return str(ast.literal_eval(returned.value))
 
 
 @pytest.mark.parametrize("name", ["alfworld/probe", "scienceworld/probe", "textworldexpress/probe", "webshop/probe"])

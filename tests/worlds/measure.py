@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import gymnasium as gym
 
 from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface, identity
+from align_echo.interface.rules.decisions import DecisionLists
+from align_echo.interface.rules.model import NeedsStep
 from align_echo.rollout.batches import failed, run_tasks
 from align_echo.types import Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
@@ -89,19 +92,26 @@ def _episodes(world: World, agent: Errant, tasks: Sequence[str], interface: Inte
 # ---------------------------------------------------------------- rules against the truth
 
 
-def claims_of(spec: dict[str, Any] | None) -> Claims:
-    """The rules in the spec of an interface; none for an interface that the probe did not write,
+def lists_of(source: str) -> DecisionLists | None:
+    """The rules on situations of an interface's source; None without."""
+    rules = read_rule_set(source)
+    return DecisionLists(rules.vocabulary, rules.rules) if rules and rules.vocabulary else None
+
+
+def claims_of(source: str) -> Claims:
+    """The rules of an interface's source; none for an interface that the probe did not write,
     and for one that only says what of a page can be said: that is no rule of these worlds."""
+    if lists := lists_of(source):
+        steps = {(rule.form, rule.step.form) for rule in lists.situation_rules if isinstance(rule, NeedsStep)}
+        needs = frozenset(steps | {(need.form, need.step) for need in lists.needs})
+        pairs = frozenset((pair.do, pair.undo) for pair in lists.vocabulary.pairs)
+        return Claims(needs, pairs, frozenset((form, rule.edit.detail) for form, rule in lists.wordings.items()))
+    spec = read_spec(source)
     if spec is None or "forms" not in spec:
         return Claims()
     wordings = frozenset(spec["forms"].items())
-    if "travel" in spec:
-        about_things = [form for form in spec["templates"] if "{" in form and form not in spec["movers"]]
-        return Claims(frozenset((form, spec["travel"]) for form in about_things if spec["travel"]), wordings=wordings)
-    rows = [(form, row["then"]) for form, known in spec["templates"].items() for row in known]
-    needs = frozenset((form, then[0]) for form, then in rows if not isinstance(then, str))
-    needs |= {(form, step) for form, known in spec["needs"].items() for step, _ in known}
-    return Claims(needs, frozenset((do, undo) for do, undo, _ in spec["pairs"]), wordings)
+    about_things = [form for form in spec["templates"] if "{" in form and form not in spec["movers"]]
+    return Claims(frozenset((form, spec["travel"]) for form in about_things if spec["travel"]), wordings=wordings)
 
 
 def truths(world: World) -> dict[str, frozenset[Pair]]:

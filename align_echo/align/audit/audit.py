@@ -25,13 +25,13 @@ from typing import Any, Literal, NamedTuple
 
 from align_echo.align.audit.rule_data import TOLD, RuleDataTrials, Turn
 from align_echo.align.audit.rules import RuleTrials, Taken, read_told
-from align_echo.align.probe.emit import read_spec
-from align_echo.align.probe.names import NUMBERED, skeleton
+from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.base.commands import PLACEHOLDER, commands_in, guess_names, split_sentences
 from align_echo.interface.contract import Interface
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, build_name_pattern
 from align_echo.interface.rules.model import RuleSet
+from align_echo.interface.rules.vocabulary import NUMBERED
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.hint_watch import was_accepted
 from align_echo.wrappers.plain import PlainEnv
@@ -450,10 +450,9 @@ class Auditor:
         oracle steps in walks. Names are matched as in the interface, if the probe wrote it. Hints a run would silence
         are audited too.
         """
-        spec = read_spec(interface.source)
         self._rules = read_rule_set(interface.source) or RuleSet()
         learned = build_name_pattern(_learned_names(self._rules)) if self._rules.values else NUMBERED
-        self._name = str(spec["name"]) if spec is not None and "name" in spec else learned
+        self._name = self._rules.vocabulary.pattern if self._rules.vocabulary else learned
         engine = env.unwrapped
         self._guesses = isinstance(engine, PlainEnv) and not engine.declares_refusals
         self._changed: bool | None = None

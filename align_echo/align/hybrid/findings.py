@@ -29,6 +29,7 @@ from align_echo.align.refutation import MIN_TASKS
 from align_echo.errors import NoAnswerError, ReplyFormatError
 from align_echo.interface.contract import InterfaceContract, RuleRecord, identity_source, parse_source
 from align_echo.interface.rules.actions import ActionGrammar
+from align_echo.interface.rules.decisions import HEADING
 from align_echo.interface.rules.model import Rule, RuleSet, dump
 from align_echo.prompts import render
 from align_echo.registry import quantity
@@ -321,7 +322,7 @@ def _beside(before: str, contract: InterfaceContract, rules: RuleSet) -> str:
     functions = f"""\
 def InferRules({infer}):
     texts = dict.fromkeys(rule['text'] for rule in RULES['rules'])
-    return (rules_before({infer}) or {rule_file.HEADING!r}) + '\\n- ' + '\\n- '.join(texts)
+    return (rules_before({infer}) or {HEADING!r}) + '\\n- ' + '\\n- '.join(texts)
 
 
 def WrapStep({wrap}):

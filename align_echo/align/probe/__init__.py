@@ -5,6 +5,6 @@ answers. States must be forkable, and equal actions must lead to equal states.
 
 See `lab.py` (experiments), `names.py` (names and forms), `vocabulary.py` (possible actions), `cases.py` (refused
 actions and helpful steps), `rules.py` (refusals, and rules from cases), `examinations.py` (tests and refinement),
-`spec.py` and `runtime.py` (rules as data, and at run time), `findings.py` (reports, and wrong wordings), `emit.py`
-(interface source) and `backend.py`.
+`findings.py` (reports, and wrong wordings), `rule_file.py` (interface source) and `backend.py`. What rules are and how
+they are played is in `align_echo/interface/rules`.
 """

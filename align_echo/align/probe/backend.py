@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from align_echo.align.budget import Budget, BudgetSpentError
-from align_echo.align.probe import emit
+from align_echo.align.probe import emit, rule_file
 from align_echo.align.probe.cases import (
     Case,
     Slots,
@@ -47,13 +47,12 @@ from align_echo.align.probe.names import (
     ActionForms,
     heard_sayings,
     is_numbered,
-    name_pattern,
+    learn_names,
     skeleton,
 )
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.offered.pages import learner as pages
-from align_echo.align.probe.rule_file import check_format, merge_rules, read_rule_set, rules_in
-from align_echo.align.probe.rule_file import source as rule_source
+from align_echo.align.probe.rule_file import check_format, drop_rules, merge_rules, read_rule_set, rules_in
 from align_echo.align.probe.rules import (
     further_refusals,
     listed_refusals,
@@ -61,12 +60,12 @@ from align_echo.align.probe.rules import (
     taken_actions,
     unlisted_refusals,
 )
-from align_echo.align.probe.runtime import SAME
-from align_echo.align.probe.spec import apply_detail, merge_specs
 from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface.contract import Interface, Provenance
-from align_echo.interface.rules.actions import build_name_pattern, declared_forms, parse_call
+from align_echo.interface.rules.actions import declared_forms, parse_call
+from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import RuleSet
+from align_echo.interface.rules.vocabulary import SAME_AS_BEFORE, distinct_names
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.plain import PlainEnv
@@ -110,7 +109,6 @@ LONG = 5.0
 """Minutes of remaining walks above which the time left is reported."""
 
 Progress = Callable[[str], None]
-Spec = dict[str, Any]
 Studied = tuple[list[Case], list[UnmatchedUtterance], Counter[str]]
 
 
@@ -181,28 +179,29 @@ class ProbeBackend:
         self.lab.forget()
         failed = lost_of(played)
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
-        before = emit.read_spec(interface.source)
-        check_format(before)
+        spec = emit.read_spec(interface.source)
+        check_format(spec)
         listed = self.lists(failed[0].task_id)
+        rules = read_rule_set(interface.source)
+        before = DecisionLists(rules.vocabulary, rules.rules) if rules and rules.vocabulary else None
         fresh: list[Misalignment] = []
-        known_rules = read_rule_set(interface.source)
-        of_pages = known_rules if known_rules is not None and known_rules.pages else None
-        if of_pages or (before is None and pages.is_silent(self.lab, failed)):
+        of_pages = rules if rules is not None and rules.pages else None
+        if of_pages or (spec is None and before is None and pages.is_silent(self.lab, failed)):
             fresh = pages.analyze(self.lab, failed, of_pages, self._fresh, rng, self._say)
-        elif "travel" in (before or {}) or (not listed and self._offers_much()):
-            fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
+        elif "travel" in (spec or {}) or (not listed and self._offers_much()):
+            fresh = learner.analyze(self.lab, failed, spec, self._fresh, rng, self._say)
         else:
             declared = isinstance(self.lab.env.unwrapped, PlainEnv)
             if before is None and declared and not (listed and self._has_names()):
-                fresh = self._by_effect(played, failed, known_rules)
+                fresh = self._by_effect(played, failed, rules)
             of_actions = any(each.action_type != effects.ANY_ACTION for each in fresh)
-            if known_rules is None and not (fresh if self._guesses_refusals() else of_actions):
+            if (rules is None or before) and not (fresh if self._guesses_refusals() else of_actions):
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
                 fresh = (self._analyze(failed, before, rng) if read else []) or fresh
-        if not fresh and before is None and known_rules is None and not self.budget.cut:
+        if not fresh and spec is None and rules is None and not self.budget.cut:
             self._note(nothing_found(failed))
-        rules = {misalignment.rule for misalignment in known}
-        return [misalignment for misalignment in fresh if misalignment.rule not in rules]
+        texts = {misalignment.rule for misalignment in known}
+        return [misalignment for misalignment in fresh if misalignment.rule not in texts]
 
     def _guesses_refusals(self) -> bool:
         """Check if a user's environment does not tell which answers refuse: chance may look like a refusal then."""
@@ -240,23 +239,23 @@ class ProbeBackend:
         many = sum(len(offered.names) ** template.count("{") for template in forms) > MOST_SAYINGS
         return many or len(forms) < FEWEST_FORMS
 
-    def _read_lists(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
+    def _read_lists(self, failed: Sequence[Trajectory], before: DecisionLists | None, rng: random.Random) -> bool:
         """Learn names and refusals from the lists; False if every answer is informative."""
-        self.lab.name = before["name"] if before else self._name(failed)
+        self.lab.use_names(before.vocabulary.names if before else self._learn_names(failed))
         self.lab.compare_saved(self.lab.start(failed[0].task_id))
         self._say("learning how refusals look")
         refusals = listed_refusals(self.lab, failed, rng)
-        self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
+        self.lab.refusals = sorted({*refusals, *(before.vocabulary.refusals if before else ())})
         return bool(self.lab.refusals)
 
-    def _read_answers(self, played: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
+    def _read_answers(self, played: Sequence[Trajectory], before: DecisionLists | None, rng: random.Random) -> bool:
         """Learn names and refusals without lists, from offers, or from the agent's actions and random walks.
 
         Won episodes count too. Forms refused so far are tried on the walks.
         """
         failed = lost_of(played)
         refusals = unlisted_refusals(failed)
-        self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
+        self.lab.refusals = sorted({*refusals, *(before.vocabulary.refusals if before else ())})
         accepted = {action for _, action in taken_actions(played, self.lab.refusals)}
         utterances = accepted | {action for _, action in refused_actions(played, self.lab.refusals)}
         utterances = {
@@ -266,7 +265,7 @@ class ProbeBackend:
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
         texts = [step.raw_observation or "" for trajectory in played for step in trajectory.steps]
         texts += [self.lab.start(task_id).opening for task_id in tasks]
-        forms = set(before["templates"]) if before else set[str]()
+        forms = set(before.vocabulary.forms) if before else set[str]()
         names: set[str] = set()
         for trajectory in failed:
             for state, _, _ in replay_actions(self.lab, [trajectory]):
@@ -275,7 +274,7 @@ class ProbeBackend:
         if not self.lab.refusals or not (self.lab.sayings and self.lab.sayings.forms):
             return False
         self.lab.compare_saved(self.lab.start(tasks[0]))
-        if SAME not in self.lab.refusals:
+        if SAME_AS_BEFORE not in self.lab.refusals:
             self.lab.refusals = sorted({*self.lab.refusals, *further_refusals(self.lab, tasks[:STARTS])})
         record, seconds = self.budget.record, self.budget.seconds
         for number, task_id in enumerate(tasks, 1):
@@ -301,40 +300,43 @@ class ProbeBackend:
     ) -> None:
         """Let the lab try all combinations of these forms and names, or of the agent's utterances."""
         if self.lab.env.offered() is not None:
-            self.lab.sayings = ActionForms(tuple(sorted(forms)), build_name_pattern(names))
+            self.lab.sayings = ActionForms(tuple(sorted(forms)), distinct_names(names))
         else:
             self.lab.sayings = heard_sayings(accepted, utterances, texts)
             self.lab.sayings.forms = tuple(sorted({*self.lab.sayings.forms, *forms}))
-        self.lab.name = self.lab.sayings.name
+        self.lab.use_names(self.lab.sayings.names)
         self.lab.forget()
 
-    def _analyze(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> list[Misalignment]:
-        refusals = self.lab.refusals
+    def _analyze(
+        self, failed: Sequence[Trajectory], before: DecisionLists | None, rng: random.Random
+    ) -> list[Misalignment]:
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         complete = self.lab.lists or self.lab.env.offered() is not None
         doubted = doubted_forms(self.lab, before, failed) if before and complete else None
         if doubted == set():
             return []
         tasks = self._set_pace(tasks)
-        spec, slots, enabled = self._vocabulary(tasks, refusals, before, rng)
+        lists, slots, enabled = self._learn_vocabulary(tasks, before, rng)
+        known = lists.vocabulary.forms
         if before and doubted is not None:
-            slots = {form: kinds for form, kinds in slots.items() if form in doubted or form not in before["templates"]}
-        if len(spec["templates"]) > MOST_FORMS:
-            self._note(too_many_forms(len(spec["templates"]), len({*tasks, *self._fresh})))
+            old = before.vocabulary.forms
+            slots = {form: kinds for form, kinds in slots.items() if form in doubted or form not in old}
+        if len(known) > MOST_FORMS:
+            self._note(too_many_forms(len(known), len({*tasks, *self._fresh})))
             return []
-        cases, utterances, worded = self._cases(spec, slots, failed, tasks, rng)
+        cases, utterances, worded = self._cases(lists, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
         read = learn_forms(utterances, worded, complete=complete)
-        forms = {form: reading for form, reading in read.items() if form not in spec["forms"]}
+        forms = {form: reading for form, reading in read.items() if form not in lists.wordings}
         untouched = [task_id for task_id in self._afforded(self._fresh) if task_id not in tasks]
-        learned, trials = refine(self.lab, spec, slots, cases, untouched, rng, self._say)
-        fresh = [*about_refusals(spec, before, failed)]
+        learned, trials = refine(self.lab, lists, slots, cases, untouched, rng, self._say)
+        fresh = [*about_refusals(lists, before, failed)]
         fresh += [about_form(form, *reading) for form, reading in sorted(forms.items())]
-        fresh += about_wrong_rules(spec, trials)
-        fresh += about_rules(spec, learned, trials, cases)
-        fresh += about_needs(spec, learned, enabled)
+        fresh += about_wrong_rules(lists, trials)
+        fresh += about_rules(lists.vocabulary, learned, trials, cases)
+        fresh += about_needs(lists, learned, enabled)
         if self.budget.cut:
-            self._note(not_tried(spec, learned, fresh, self.budget.cut))
+            self._note(not_tried(learned, fresh, self.budget.cut))
         return fresh
 
     def _set_pace(self, tasks: Sequence[str]) -> list[str]:
@@ -363,8 +365,8 @@ class ProbeBackend:
         count = min(len(tasks), max(FEWEST_TASKS, round(self.lab.pace * len(tasks))))
         return [tasks[number * len(tasks) // count] for number in range(count)]
 
-    def _name(self, failed: Sequence[Trajectory]) -> str:
-        """Build the pattern for names, from initial states if names have numbers, else from walks."""
+    def _learn_names(self, failed: Sequence[Trajectory]) -> tuple[str, ...] | None:
+        """Learn the names, from initial states if names have numbers, else from walks."""
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
         listed = {action for task_id in tasks for action in self.lab.start(task_id).admissible}
         texts: set[str] = set()
@@ -379,12 +381,12 @@ class ProbeBackend:
                     listed |= state.admissible
                     texts |= {state.opening, state.observation}
         self.lab.forget()
-        return name_pattern(listed, texts)
+        return learn_names(listed, texts)
 
-    def _vocabulary(
-        self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
-    ) -> tuple[Spec, Slots, dict[Need, set[tuple[str, str]]]]:
-        """Learn templates, kinds by slot, and enabling steps."""
+    def _learn_vocabulary(
+        self, tasks: Sequence[str], before: DecisionLists | None, rng: random.Random
+    ) -> tuple[DecisionLists, Slots, dict[Need, set[tuple[str, str]]]]:
+        """Learn the vocabulary, kinds by slot, and enabling steps; return the rules before on the vocabulary."""
         vocabulary = ActionVocabulary(self.lab.name)
         task_ids = list(dict.fromkeys([*tasks, *self._afforded(self._fresh)]))
         spellings: list[tuple[str, bool]] = []
@@ -399,12 +401,13 @@ class ProbeBackend:
             self._say(f"learning what can be said: task {number} of {len(task_ids)}{rest}")
         self.lab.forget()
         views = self.lab.env.contract.read_only_actions
-        spec = {**vocabulary.spec(refusals, views), "spelling": spelling_needed(spellings)}
-        return merge_specs(before, spec), vocabulary.slots(), vocabulary.enabled
+        new = vocabulary.build(self.lab.names, self.lab.refusals, views, spelling_needed(spellings))
+        lists = DecisionLists(before.vocabulary.merged(new), before.rules) if before else DecisionLists(new, ())
+        return lists, vocabulary.slots(), vocabulary.enabled
 
     def _cases(
         self,
-        spec: Spec,
+        lists: DecisionLists,
         slots: Slots,
         failed: Sequence[Trajectory],
         tasks: Sequence[str],
@@ -419,14 +422,16 @@ class ProbeBackend:
                 offers = self._offers(slots, task_id, rng)
                 # Where actions have to be tried, what the agent said comes before the walk, which is taken then.
                 drawn = list(offers) if self.lab.copies > 1 else offers
-                yield partial(self._studied, spec, by_task[task_id], drawn)
+                yield partial(self._studied, lists, by_task[task_id], drawn)
 
         studied = self.lab.share_out(works(), len(tasks))
         worded = sum((words for _, _, words in studied), Counter[str]())
         cases = [case for task_cases, _, _ in studied for case in task_cases]
         return cases, [utterance for _, heard, _ in studied for utterance in heard], worded
 
-    def _studied(self, spec: Spec, failed: Sequence[Trajectory], offers: Iterable[tuple[LabState, str]]) -> Studied:
+    def _studied(
+        self, lists: DecisionLists, failed: Sequence[Trajectory], offers: Iterable[tuple[LabState, str]]
+    ) -> Studied:
         """Study a task: its failed episodes and other offered actions."""
         worded: Counter[str] = Counter()
         cases: list[Case] = []
@@ -435,19 +440,19 @@ class ProbeBackend:
         stuck: LabState | None = None
         for state, action, refused in replay_actions(self.lab, failed):
             template = skeleton(action, self.lab.name)[0]
-            worded[spec["forms"].get(template, template)] += 1
+            worded[lists.wordings[template].edit.detail if template in lists.wordings else template] += 1
             if not refused:
                 continue
             first, stuck = state is not stuck, state
             counts[template] += 1
             if counts[template] > FAILURES_PER_TASK or not template:
                 continue
-            if template not in spec["templates"]:
-                utterance = try_form(self.lab, spec, state, action, first=first)
+            if template not in lists.vocabulary.forms:
+                utterance = try_form(self.lab, lists, state, action, first=first)
                 utterances += [utterance] if utterance else []
             else:
-                cases.append(try_case(self.lab, spec, state, action))
-        cases += [try_case(self.lab, spec, state, action) for state, action in offers]
+                cases.append(try_case(self.lab, lists, state, action))
+        cases += [try_case(self.lab, lists, state, action) for state, action in offers]
         return cases, utterances, worded
 
     def _offers(self, slots: Slots, task_id: str, rng: random.Random) -> Iterator[tuple[LabState, str]]:
@@ -473,10 +478,9 @@ class ProbeBackend:
         rules = read_rule_set(interface.source)
         for learned in filter(None, (rules_in(misalignment.detail) for misalignment in new)):
             rules = merge_rules(rules, learned)
-        offers = any("offered" in detail for detail in details) or (spec is not None and "travel" in spec)
-        work_in = learner.apply_detail if offers else apply_detail
+        rules = rules and drop_rules(rules, {detail["dropped"] for detail in details if "dropped" in detail})
         for detail in details:
-            spec = work_in(spec, detail) if "ruleset" not in detail else spec
+            spec = spec if "ruleset" in detail or "dropped" in detail else learner.apply_detail(spec, detail)
         if spec is None and rules is None:
             return interface
         old = interface.provenance
@@ -493,10 +497,10 @@ class ProbeBackend:
             engine_steps=old.engine_steps + self._steps_since(),
         )
         if rules is not None:
-            source = rule_source(rules, interface.contract)
+            source = rule_file.source(rules, interface.contract)
         else:
             assert spec is not None
-            source = (learner if offers else emit).source(spec, interface.contract)
+            source = learner.source(spec, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
 
     def _steps_since(self) -> int:

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
 
-from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.names import NUMBERED, skeleton
-from align_echo.align.probe.spec import MOST
+from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.vocabulary import ActionVocabulary
+from align_echo.interface.rules.decisions import DecisionLists
+from align_echo.interface.rules.model import MissingStep
+from align_echo.interface.rules.situations import IsMentioned, IsTold, PlainCondition, Situation, StateCondition
+from align_echo.interface.rules.vocabulary import MOST_READ, NUMBERED, Vocabulary, fill_form, kind_of
 from align_echo.types import Trajectory
 
 DEPTH = 5
@@ -62,7 +63,7 @@ class Case:
     action: str
     template: str
     names: tuple[str, ...]
-    history: dict[str, Any]
+    situation: Situation
     steps: frozenset[str]
     already: bool
     depth: int
@@ -70,29 +71,35 @@ class Case:
     name: str = NUMBERED
     """Pattern for names in actions."""
 
-    memo: dict[str, bool] = field(default_factory=dict, repr=False)
-    """Cache of conditions, by their text."""
+    memo: dict[StateCondition, bool] = field(default_factory=dict, repr=False)
+    """Cache of conditions."""
 
-    literals: list[tuple[Any, ...]] = field(default_factory=list, repr=False)
+    mentioned: list[PlainCondition] = field(default_factory=list, repr=False)
 
-    right: list[frozenset[str]] = field(default_factory=list, repr=False)
+    right: list[frozenset[MissingStep | str]] = field(default_factory=list, repr=False)
     """Cache of all correct conclusions (`rules.conclusions`)."""
 
     @cached_property
     def about(self) -> list[str]:
         """Return the names conditions may refer to."""
-        return runtime.about(self.history, list(self.names))
+        return self.situation.about(self.names)
 
-    def shapes(self, spec: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def holds(self, condition: StateCondition) -> bool:
+        """Check if a condition holds; cached."""
+        if condition not in self.memo:
+            self.memo[condition] = condition.holds(self.situation, self.about)
+        return self.memo[condition]
+
+    def mentions(self, vocabulary: Vocabulary) -> list[PlainCondition]:
         """Return conditions on the last mentions of names and on views of them; cached."""
-        if not self.literals:
-            for index, name in enumerate(self.about):
-                self.literals.append(("shape", index, self.history["shape"].get(name, "")))
-                for view in spec["views"]:
+        if not self.mentioned:
+            for slot, name in enumerate(self.about):
+                self.mentioned.append(IsMentioned("shape", slot, self.situation.mentions.get(name, "")))
+                for view in vocabulary.views:
                     if "{}" in view:
-                        text = runtime.told(spec, runtime.view_of(self.history, view, name), name)
-                        self.literals.append(("told", view, index, text))
-        return self.literals
+                        text = vocabulary.first_mention(self.situation.view(view, name), name)
+                        self.mentioned.append(IsTold("told", view, slot, text))
+        return self.mentioned
 
     @property
     def outcome(self) -> str:
@@ -110,52 +117,50 @@ class Case:
         return self.already if step == "already" else step in self.steps
 
 
-def build_history(spec: dict[str, Any], state: LabState) -> dict[str, Any]:
-    """Return a state's run-time history from its actions and answers; cached on the state."""
+def build_history(vocabulary: Vocabulary, state: LabState) -> Situation:
+    """Return what an episode has shown up to a state, without views; cached on the state."""
     if state.history is None:
         if state.parent is None:
-            state.history = runtime.new_history(spec, state.opening, state.observation)
+            state.history = Situation.opened(vocabulary, state.opening, state.observation)
         else:
-            before = build_history(spec, state.parent)
-            state.history = {part: dict(known) if isinstance(known, dict) else known for part, known in before.items()}
-            runtime.record(spec, state.history, state.actions[-1], state.observation)
+            state.history = build_history(vocabulary, state.parent).branched()
+            state.history.record(state.actions[-1], state.observation)
     return state.history
 
 
-def situation(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> dict[str, Any]:
-    """Return a state's history with its current views, as an interface sees it on a refusal; cached on the state."""
-    cached = state.read_by(spec)
+def situate(lab: Lab, lists: DecisionLists, state: LabState, action: str) -> Situation:
+    """Return a state's situation with its current views, as an interface sees it on a refusal; cached on the state."""
+    cached = state.read_by(lists)
     if action not in cached:
-        known = build_history(spec, state)
-        views = runtime.views_for(spec, known, action)
-        cached[action] = {**known, "views": {view: lab.look(state, view) for view in views}}
-    situated: dict[str, Any] = cached[action]
+        known = build_history(lists.vocabulary, state)
+        cached[action] = known.viewing({view: lab.look(state, view) for view in lists.views(known, action)})
+    situated: Situation = cached[action]
     return situated
 
 
-def try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Case:
+def try_case(lab: Lab, lists: DecisionLists, state: LabState, action: str) -> Case:
     """Find by experiment the steps that enable an action.
 
     Cached on the state, unless actions must be tried: results then depend on other states.
     """
     if not lab.lists:
-        return _try_case(lab, spec, state, action)
-    cached = state.read_by(spec)
+        return _try_case(lab, lists, state, action)
+    cached = state.read_by(lists)
     if ("case", action) not in cached:
-        cached["case", action] = _try_case(lab, spec, state, action)
+        cached["case", action] = _try_case(lab, lists, state, action)
     case: Case = cached["case", action]
     return case
 
 
-def _try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Case:
+def _try_case(lab: Lab, lists: DecisionLists, state: LabState, action: str) -> Case:
     template, names = skeleton(action, lab.name)
-    history = situation(lab, spec, state, action)
+    situation = situate(lab, lists, state, action)
     allowed = lab.takes(state, action)
     steps, already, depth = (
-        (frozenset[str](), False, 0) if allowed else _search(lab, state, action, _related(history, names))
+        (frozenset[str](), False, 0) if allowed else _search(lab, state, action, _related(situation, names))
     )
     return Case(
-        state.task_id, state.actions, action, template, names, history, steps, already, depth, allowed, lab.name
+        state.task_id, state.actions, action, template, names, situation, steps, already, depth, allowed, lab.name
     )
 
 
@@ -179,14 +184,14 @@ def _is_undone(lab: Lab, state: LabState, action: str) -> bool:
     return False
 
 
-def _related(history: dict[str, Any], names: Sequence[str]) -> set[str]:
+def _related(situation: Situation, names: Sequence[str]) -> set[str]:
     """Find names related to an action: its own, those seen with them, and those of the last action."""
     related = set(names)
     for name in names:
-        related.update((history["near"].get(name, ""), history["with"].get(name, "")))
-        related.update(history["at"].get(name, {}).values())
-    related.update(name for active in history["active"].values() for name in active[-1:])
-    related.update(arguments[0] for arguments in history["last"].values() if arguments)
+        related.update((situation.near.get(name, ""), situation.shown_with.get(name, "")))
+        related.update(situation.at.get(name, {}).values())
+    related.update(name for active in situation.active.values() for name in active[-1:])
+    related.update(latest[0] for latest in situation.last.values() if latest)
     return related - {""}
 
 
@@ -297,11 +302,11 @@ def random_walk(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_L
         yield state
 
 
-@lru_cache(maxsize=MOST)
+@lru_cache(maxsize=MOST_READ)
 def _kinds(name: str, action: str) -> str:
     """Remove numbers from the names in an action; `name` matches names."""
     template, names = skeleton(action, name)
-    return runtime.write(template, [runtime.stem(name) for name in names])
+    return fill_form(template, [kind_of(name) for name in names])
 
 
 def proposals(
@@ -316,7 +321,7 @@ def proposals(
     known = [(form, sorted(actions)) for form, actions in sorted(vocabulary.actions(states[0].task_id).items())]
     named = {action: vocabulary.names(action) for _, actions in known for action in actions}
     known_names = sorted({name for names in named.values() for name in names})
-    fits = _fits(slots, {name: runtime.stem(name) for name in known_names})
+    fits = _fits(slots, {name: kind_of(name) for name in known_names})
     # Where names have numbers, what a text names can be named in an action: then `shown` tells nothing new.
     text_names = set() if vocabulary.name == NUMBERED else vocabulary.shown[states[0].task_id]
     fits_shown = _fits(slots, {name: name for name in sorted(text_names)}) if text_names else []
@@ -360,7 +365,7 @@ def _filled(template: str, fits: Sequence[Sequence[str]], recent: set[str], rng:
     chosen = [rng.choice(names) for names in fits]
     index = rng.choice(indices)
     chosen[index] = rng.choice([name for name in fits[index] if name in recent])
-    return runtime.write(template, chosen)
+    return fill_form(template, chosen)
 
 
 def replay_actions(lab: Lab, trajectories: Iterable[Trajectory]) -> Iterator[tuple[LabState, str, bool]]:

@@ -15,7 +15,6 @@ from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import (
     CYCLES,
     MIN_WALKS,
@@ -26,15 +25,16 @@ from align_echo.align.probe.cases import (
     is_so,
     proposals,
     replay_actions,
-    situation,
+    situate,
     try_case,
     walk,
 )
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.rules import learn
-from align_echo.align.probe.spec import Row, extend_spec, identity, remove_rule
 from align_echo.align.probe.vocabulary import ActionVocabulary
+from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
+from align_echo.interface.rules.model import AlwaysNeeds
 from align_echo.types import Evidence, Trajectory
 
 # ---------------------------------------------------------------- A rule on trial
@@ -51,7 +51,7 @@ class TrialVerdict(NamedTuple):
 
 @dataclass
 class TrialCounts:
-    """Tests of each claim, by name: a rule's identity (`spec.identity`), a form, or another claim."""
+    """Tests of each claim, by name: a rule's key, a form, or another claim."""
 
     support: Counter[str] = field(default_factory=Counter)
     refuted: Counter[str] = field(default_factory=Counter)
@@ -102,44 +102,45 @@ class TrialCounts:
             self.support[claim] += 1
 
 
-def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: bool = False) -> TrialVerdict | None:
+def obey(lab: Lab, lists: DecisionLists, start: LabState, action: str, *, sure: bool = False) -> TrialVerdict | None:
     """Follow the rules until the action is allowed; None if no rule applies.
 
-    `sure`: the action was worded differently, so it was not tried itself (`runtime.decide`).
+    `sure`: the action was worded differently, so it was not tried itself (`DecisionLists.decide`).
     """
     template, names = skeleton(action, lab.name)
-    state, first = start, ""
+    state = start
+    first: DecisionRule | None = None
     steps: list[str] = []
     seen = [lab.key(start)]
     for _ in range(MAX_CHAIN):
-        decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), sure)
-        rule = identity(template, find_deciding_rule(spec, template, decision)) if decision else ""
-        if decision is None or decision[1] in ("already", "now"):
+        decision = lists.decide(situate(lab, lists, state, action), template, names, sure)
+        if decision is None or decision.step in ("already", "now"):
             wrong = ""
             if decision is not None:
-                right = lab.takes(state, action) if decision[1] == "now" else is_so(lab, state, action)
-                wrong = "" if right else f"said {decision[1]} after {list(state.actions[len(start.actions) :])}"
-            if not first or wrong:
-                return TrialVerdict(rule, wrong) if rule else None
-            if not _helped(lab, spec, start, state, action, steps[0], first):
-                return TrialVerdict(first, f"said {steps[0]}, which leads nowhere")
-            return TrialVerdict(first, "")
-        if not lab.takes(state, decision[1]):
-            return TrialVerdict(rule, f"said {decision[1]}, which is refused")
+                right = lab.takes(state, action) if decision.step == "now" else is_so(lab, state, action)
+                wrong = "" if right else f"said {decision.step} after {list(state.actions[len(start.actions) :])}"
+            if first is None or wrong:
+                return TrialVerdict(decision.rule.key, wrong) if decision else None
+            if not _helped(lab, lists, start, state, action, steps[0], first):
+                return TrialVerdict(first.key, f"said {steps[0]}, which leads nowhere")
+            return TrialVerdict(first.key, "")
+        rule, step = decision
+        if not lab.takes(state, step):
+            return TrialVerdict(rule.key, f"said {step}, which is refused")
         first = first or rule
-        steps.append(decision[1])
-        state = lab.after(state, decision[1])
+        steps.append(step)
+        state = lab.after(state, step)
         if state.over:
-            return TrialVerdict(first, "")
+            return TrialVerdict(first.key, "")
         if lab.key(state) in seen:
-            return TrialVerdict(rule, f"said {decision[1]}, which leads in a circle")
+            return TrialVerdict(rule.key, f"said {step}, which leads in a circle")
         if lab.takes(state, action):
             if lab.key(lab.after(state, action)) in seen:
-                return TrialVerdict(rule, f"said {decision[1]}, which undoes it")
-            needless = _must(spec, template, first) is None and _does_without(lab, start, steps, action)
-            return TrialVerdict(first, f"said {steps[0]}, which was not needed" if needless else "")
+                return TrialVerdict(rule.key, f"said {step}, which undoes it")
+            needless = not isinstance(first, AlwaysNeeds) and _does_without(lab, start, steps, action)
+            return TrialVerdict(first.key, f"said {steps[0]}, which was not needed" if needless else "")
         seen.append(lab.key(state))
-    return TrialVerdict(first, f"said {steps[0]}, and there is no end to it")
+    return TrialVerdict(first.key if first else "", f"said {steps[0]}, and there is no end to it")
 
 
 def _does_without(lab: Lab, state: LabState, steps: Sequence[str], action: str) -> bool:
@@ -159,52 +160,37 @@ def _does_without(lab: Lab, state: LabState, steps: Sequence[str], action: str) 
 
 
 def _helped(
-    lab: Lab, spec: dict[str, Any], start: LabState, state: LabState, action: str, step: str, rule: str
+    lab: Lab, lists: DecisionLists, start: LabState, state: LabState, action: str, step: str, rule: DecisionRule
 ) -> bool:
     """Check if obeying brought an action nearer or supplied its constant requirement, if the rule claims only this."""
-    template, names = skeleton(action, lab.name)
-    must = _must(spec, template, rule)
-    if must is not None:
-        known = situation(lab, spec, state, action)
-        about = runtime.about(known, list(names))
-        return not all(runtime.holds(spec, known, literal, about) for literal in must["if"])
-    before, after = try_case(lab, spec, start, action), try_case(lab, spec, state, action)
+    if isinstance(rule, AlwaysNeeds):
+        known = situate(lab, lists, state, action)
+        return not rule.applies(known, known.about(skeleton(action, lab.name)[1]))
+    before, after = try_case(lab, lists, start, action), try_case(lab, lists, state, action)
     nearer = bool(after.steps) and (not before.steps or after.depth < before.depth)
     return nearer or before.agrees(step)
 
 
-def _must(spec: dict[str, Any], template: str, rule: str) -> Row | None:
-    """Return the rule if it claims only a constant requirement."""
-    rows: list[Row] = spec["templates"].get(template, [])
-    return next((row for row in rows if row.get("must", False) and identity(template, row) == rule), None)
-
-
-def find_deciding_rule(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> Row:
-    """Return the rule behind a decision; "now" rules are numbered from -1 downwards."""
-    row: Row = spec["now"][template][-1 - decision[0]] if decision[0] < 0 else spec["templates"][template][decision[0]]
-    return row
-
-
-def doubted_forms(lab: Lab, spec: dict[str, Any], failed: Iterable[Trajectory]) -> set[str]:
-    """Find forms of refused actions about which `spec` is wrong, silent despite available help, or ignorant."""
+def doubted_forms(lab: Lab, lists: DecisionLists, failed: Iterable[Trajectory]) -> set[str]:
+    """Find forms of refused actions about which the rules are wrong, silent despite available help, or ignorant."""
     doubted: set[str] = set()
     for state, action, refused in replay_actions(lab, failed):
         form = skeleton(action, lab.name)[0]
-        if not refused or form in doubted or form in spec["forms"]:
+        if not refused or form in doubted or form in lists.wordings:
             continue
-        if form not in spec["templates"]:
+        if form not in lists.vocabulary.forms:
             doubted.add(form)
             continue
-        verdict = obey(lab, spec, state, action)
-        if verdict.wrong if verdict else _could_be_helped(lab, spec, state, action):
+        verdict = obey(lab, lists, state, action)
+        if verdict.wrong if verdict else _could_be_helped(lab, lists, state, action):
             doubted.add(form)
     lab.forget()
     return doubted
 
 
-def _could_be_helped(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> bool:
+def _could_be_helped(lab: Lab, lists: DecisionLists, state: LabState, action: str) -> bool:
     """Check if a refused action could be explained: by enabling steps, or as already in effect."""
-    case = try_case(lab, spec, state, action)
+    case = try_case(lab, lists, state, action)
     return case.already or bool(case.steps)
 
 
@@ -234,66 +220,57 @@ TOO_MANY_CASES = 800
 _ACTIVE = ("active",)
 """Cache key for effects in force."""
 
-Spec = dict[str, Any]
-
-
 def refine(
     lab: Lab,
-    spec: Spec,
+    lists: DecisionLists,
     slots: Slots,
     cases: list[Case],
     fresh: Sequence[str],
     rng: random.Random,
     say: Callable[[str], None],
-) -> tuple[dict[str, list[Row]], TrialCounts]:
+) -> tuple[list[DecisionRule], TrialCounts]:
     """Learn rules, find counterexamples on fresh tasks, relearn, and hold an examination; repeat for undecided cases.
 
-    Returns rules no examination refuted, with counts of their last pass (and counts of removed rules, including
-    `spec`'s own). Where the budget ends, these are the rules and counts by then. Tests join `cases` only after
-    counting; those of reserved tasks never do.
+    Returns rules no examination refuted, with counts of their last pass (and counts of removed rules, including those
+    of `lists`). Where the budget ends, these are the rules and counts by then. Tests join `cases` only after counting;
+    those of reserved tasks never do.
     """
     kept_back = fresh[:: KEPT_BACK if len(fresh) >= MANY_TASKS else 2]
     practice = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
     gone = TrialCounts()
-    known, trials, passed = spec, TrialCounts(), TrialCounts()
+    known, trials, passed = lists, TrialCounts(), TrialCounts()
     cycles = max(1, round(lab.pace * CYCLES))
     with suppress(BudgetSpentError):
         for cycle in range(cycles):
             for _ in range(ROUNDS):
-                learned = learn(known, _latest(cases), lab.copies, lab.budget.check)
-                candidate = extend_spec(known, _surely(learned), {})
+                candidate = known.with_rules(learn(known, _latest(cases), lab.copies, lab.budget.check))
                 tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
-                for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=spec):
+                for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=lists):
                     cases += new_cases
             lab.budget.check()
-            learned = learn(known, _latest(cases), lab.copies, lab.budget.check)
-            candidate = extend_spec(known, _surely(learned), {})
+            candidate = known.with_rules(learn(known, _latest(cases), lab.copies, lab.budget.check))
             passes = EXAMINATIONS if cycle == cycles - 1 else 2
             known, trials = examine_rules(lab, candidate, slots, kept_back, rng, passes, gone)
             passed.add(trials)
-            right, left = sum(trials.support.values()), len(list(_rows(known)))
+            right, left = sum(trials.support.values()), len(known.situation_rules)
             counts = f"{len(cases)} cases, {left} rules, {right} tests"
             say(f"testing rules on fresh tasks: {cycle + 1} of {cycles}, {counts}")
-    old = {identity(template, row) for template, row in _rows(spec)}
-    new: dict[str, list[Row]] = defaultdict(list)
-    for template, row in _rows(known):
-        if identity(template, row) not in old:
-            new[template].append(row)
+    old = {rule.key for rule in lists.situation_rules}
     for rule in gone.refuted:
         passed.take(gone, rule)
-    return dict(new), passed
+    return [rule for rule in known.by_form() if rule.key not in old], passed
 
 
 def examine_rules(
     lab: Lab,
-    remaining: Spec,
+    remaining: DecisionLists,
     slots: Slots,
     tasks: Sequence[str],
     rng: random.Random,
     passes: int,
     gone: TrialCounts,
-) -> tuple[Spec, TrialCounts]:
-    """Remove refuted rules from a spec, counting them in `gone`, and return it with its last pass.
+) -> tuple[DecisionLists, TrialCounts]:
+    """Remove refuted rules, counting them in `gone`, and return the others with their last pass.
 
     Rules depend on each other, so the rest is examined again on new walks until none is refuted. A pass that the budget
     cuts short counts on top of the pass before.
@@ -309,31 +286,18 @@ def examine_rules(
         if lab.budget.is_spent():
             before.add(trials)
             trials = before
-        doubtful = [(template, row) for template, row in _rows(remaining) if trials.refuted[identity(template, row)]]
-        for template, row in doubtful:
-            remaining = remove_rule(remaining, template, row)
-            gone.take(trials, identity(template, row))
-        for template, row in list(_rows(remaining)):
-            if row.get("must", False) and trials.alarms[identity(template, row)]:
-                remaining = remove_rule(remaining, template, row)
-                doubtful.append((template, row))
-                continue
-            enough = trials.allowed[template] >= MIN_ALLOWED
-            row["sure"] = row["sure"] and enough and not trials.alarms[identity(template, row)]
-        if not doubtful and not trials.alarms:
+        refuted = {rule.key for rule in remaining.situation_rules if trials.refuted[rule.key]}
+        for key in refuted:
+            gone.take(trials, key)
+        alarmed = [rule.key for rule in remaining.situation_rules if trials.alarms[rule.key]]
+        needless = {rule.key for rule in remaining.situation_rules if isinstance(rule, AlwaysNeeds)} & {*alarmed}
+        remaining = remaining.without_rules(refuted | needless)
+        silent = {form for form, count in trials.allowed.items() if count >= MIN_ALLOWED}
+        doubted = [rule.key for rule in remaining.situation_rules if rule.form not in silent]
+        remaining = remaining.with_doubt([*doubted, *alarmed])
+        if not refuted | needless and not trials.alarms:
             break
     return remaining, trials
-
-
-def _rows(spec: Spec) -> Iterator[tuple[str, Row]]:
-    for part in ("templates", "now"):
-        for template, rows in spec[part].items():
-            yield from ((template, row) for row in rows)
-
-
-def _surely(learned: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Mark rules as sure until they speak of an allowed action."""
-    return {template: [{**row, "sure": True} for row in rows] for template, rows in learned.items()}
 
 
 def _latest(cases: Sequence[Case]) -> list[Case]:
@@ -349,15 +313,20 @@ Question = tuple[LabState, str, bool]
 
 
 def _tested_on(
-    lab: Lab, spec: Spec, slots: Slots, tasks: Sequence[str], rng: random.Random, under: Spec | None = None
+    lab: Lab,
+    lists: DecisionLists,
+    slots: Slots,
+    tasks: Sequence[str],
+    rng: random.Random,
+    under: DecisionLists | None = None,
 ) -> list[tuple[TrialCounts, list[Case]]]:
-    """Test a spec on a walk through each task, in order. With `under`, also return cases of that spec, some per rule.
+    """Test rules on a walk through each task, in order. With `under`, also return cases under these, some per rule.
 
     Only walks and questions are random, so tests run while further walks are made.
     """
     batches = _batches(tasks, lab.copies) if lab.copies > 1 else [[task_id] for task_id in tasks]
     drawn = ([_drawn(lab, slots, task_id, rng) for task_id in batch] for batch in batches)
-    return lab.share_out((partial(_judged, lab, spec, questions, under) for questions in drawn), len(batches))
+    return lab.share_out((partial(_judged, lab, lists, questions, under) for questions in drawn), len(batches))
 
 
 def _batches(tasks: Sequence[str], processes: int) -> list[list[str]]:
@@ -377,17 +346,19 @@ def _drawn(lab: Lab, slots: Slots, task_id: str, rng: random.Random) -> list[Que
 
 
 def _judged(
-    lab: Lab, spec: Spec, walks: Sequence[Sequence[Question]], under: Spec | None
+    lab: Lab, lists: DecisionLists, walks: Sequence[Sequence[Question]], under: DecisionLists | None
 ) -> tuple[TrialCounts, list[Case]]:
     """Test some walks and return cases to learn from."""
     trials, cases = TrialCounts(), list[Case]()
     for questions in walks:
-        tests = _counted(lab, spec, questions, trials)
+        tests = _counted(lab, lists, questions, trials)
         cases += [] if under is None else [try_case(lab, under, state, action) for state, action in tests]
     return trials, cases
 
 
-def _counted(lab: Lab, spec: Spec, questions: Sequence[Question], trials: TrialCounts) -> list[tuple[LabState, str]]:
+def _counted(
+    lab: Lab, lists: DecisionLists, questions: Sequence[Question], trials: TrialCounts
+) -> list[tuple[LabState, str]]:
     """Count the tests of a walk; return some per rule to learn from."""
     cases: list[tuple[LabState, str]] = []
     counts: Counter[tuple[str, bool, bool]] = Counter()
@@ -396,12 +367,12 @@ def _counted(lab: Lab, spec: Spec, questions: Sequence[Question], trials: TrialC
     circumstances: tuple[Any, ...] = ()
     for state, action, sure in questions:
         if asked != (state, action):  # each is there twice, one after the other
-            asked, circumstances = (state, action), (*_context(spec, state, action), lab.takes(state, action))
+            asked, circumstances = (state, action), (*_context(lists, state, action), lab.takes(state, action))
         context = (*circumstances, sure)
         contexts[context] += 1
         if contexts[context] > TESTS_PER_CONTEXT:
             continue
-        verdict = _tested(lab, spec, state, action, trials, sure=sure)
+        verdict = _tested(lab, lists, state, action, trials, sure=sure)
         wrong = bool(verdict and verdict.wrong)
         kind = (verdict.rule if verdict else skeleton(action, lab.name)[0], wrong, lab.takes(state, action))
         counts[kind] += 1
@@ -411,18 +382,17 @@ def _counted(lab: Lab, spec: Spec, questions: Sequence[Question], trials: TrialC
 
 
 def _tested(
-    lab: Lab, spec: Spec, state: LabState, action: str, trials: TrialCounts, *, sure: bool
+    lab: Lab, lists: DecisionLists, state: LabState, action: str, trials: TrialCounts, *, sure: bool
 ) -> TrialVerdict | None:
     """Test the advice on an action and count the verdict; None without advice."""
     template, names = skeleton(action, lab.name)
     if lab.takes(state, action):
         trials.allowed[template] += 1
-        decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), True)
-        if decision is not None and decision[1] != "now":
-            rule = identity(template, find_deciding_rule(spec, template, decision))
-            trials.alarms[rule] += 1
-            return TrialVerdict(rule, "is allowed")
-    verdict = obey(lab, spec, state, action, sure=sure)
+        decision = lists.decide(situate(lab, lists, state, action), template, names, True)
+        if decision is not None and decision.step != "now":
+            trials.alarms[decision.rule.key] += 1
+            return TrialVerdict(decision.rule.key, "is allowed")
+    verdict = obey(lab, lists, state, action, sure=sure)
     if verdict is not None:
         wrong = f"{state.task_id}: {action}: {verdict.wrong}" if verdict.wrong else ""
         trials.count(verdict.rule, state.task_id, wrong)
@@ -446,12 +416,12 @@ def _questions(
             yield state, rng.choice(options), True
 
 
-def _context(spec: Spec, state: LabState, action: str) -> tuple[Any, ...]:
+def _context(lists: DecisionLists, state: LabState, action: str) -> tuple[Any, ...]:
     """Summarise an action's context: how its names were last mentioned, and effects in force."""
-    history = build_history(spec, state)
-    template, names = skeleton(action, spec["name"])
-    shapes = tuple(history["shape"].get(name, "") for name in names)
-    cached = state.read_by(spec)
+    history = build_history(lists.vocabulary, state)
+    template, names = skeleton(action, lists.vocabulary.pattern)
+    mentions = tuple(history.mentions.get(name, "") for name in names)
+    cached = state.read_by(lists)
     if _ACTIVE not in cached:
-        cached[_ACTIVE] = tuple(sorted(key for key, active in history["active"].items() if active))
-    return template, shapes, cached[_ACTIVE]
+        cached[_ACTIVE] = tuple(sorted(key for key, active in history.active.items() if active))
+    return template, mentions, cached[_ACTIVE]

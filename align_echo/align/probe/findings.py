@@ -6,16 +6,16 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case, build_history, try_case
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, LabState, answers_in_words
 from align_echo.align.probe.rules import refused_actions
-from align_echo.align.probe.spec import Row, identity, isolate_rule
 from align_echo.align.probe.vocabulary import Need
 from align_echo.interface.contract import RuleRecord
+from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
+from align_echo.interface.rules.model import MayNeed, NeedsStep, Rule, RuleSet, dump, misworded
+from align_echo.interface.rules.vocabulary import Vocabulary, fill_form
 from align_echo.registry import quantity
 from align_echo.types import Evidence, Misalignment, Trajectory
 
@@ -40,23 +40,25 @@ class UnmatchedUtterance:
     first: bool = True
 
 
-def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str, *, first: bool) -> UnmatchedUtterance | None:
+def try_form(
+    lab: Lab, lists: DecisionLists, state: LabState, action: str, *, first: bool
+) -> UnmatchedUtterance | None:
     """Measure the possible meaning of an utterance; None without names, or for a known form after completion."""
-    history = build_history(spec, state)
-    skeleton, names, _ = runtime.parse(spec, history, action)
+    vocabulary = lists.vocabulary
+    skeleton, names, _ = vocabulary.parse(action, build_history(vocabulary, state).completions)
     skeleton = " ".join(skeleton.split())
-    if not names or skeleton in spec["templates"]:
+    if not names or skeleton in vocabulary.forms:
         return None
-    candidates = [template for template in spec["templates"] if template.count("{") == len(names)]
-    nearness = {template: _nearness(lab, spec, state, runtime.write(template, names)) for template in candidates}
+    candidates = [form for form in vocabulary.forms if form.count("{") == len(names)]
+    nearness = {form: _nearness(lab, lists, state, fill_form(form, names)) for form in candidates}
     return UnmatchedUtterance(state.task_id, action, skeleton, nearness, first)
 
 
-def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> float:
+def _nearness(lab: Lab, lists: DecisionLists, state: LabState, action: str) -> float:
     """Rate an action: 1 if possible, 1 / (1 + n) if n steps away, 0 if in effect or out of reach."""
     if lab.takes(state, action):
         return 1.0
-    case = try_case(lab, spec, state, action)
+    case = try_case(lab, lists, state, action)
     return 0.0 if case.already or not case.steps else 1 / (1 + case.depth)
 
 
@@ -165,13 +167,10 @@ def nothing_found(failed: Sequence[Trajectory]) -> str:
     )
 
 
-def not_tried(
-    spec: dict[str, Any], learned: Mapping[str, Sequence[Row]], reported: Sequence[Misalignment], limit: str
-) -> str:
+def not_tried(learned: Sequence[DecisionRule], reported: Sequence[Misalignment], limit: str) -> str:
     """List the rules without enough trials when the budget ended."""
     stood = {misalignment.rule for misalignment in reported}
-    words = [emit.rule_in_words(spec, template, row) for template, rows in learned.items() for row in rows]
-    left = [rule for rule in words if rule not in stood]
+    left = [rule.text for rule in learned if rule.text not in stood]
     some = "".join(f"; {rule}" for rule in left[:MOST_NOT_TRIED])
     return (
         f"the budget of {limit} is spent: {quantity(len(stood), 'finding')} by then; not tried, or not often enough: "
@@ -192,120 +191,114 @@ def too_many_forms(forms: int, tasks: int) -> str:
 
 
 def about_refusals(
-    spec: dict[str, Any], before: dict[str, Any] | None, failed: Sequence[Trajectory]
+    lists: DecisionLists, before: DecisionLists | None, failed: Sequence[Trajectory]
 ) -> Iterable[Misalignment]:
     """Report the first finding: a single answer for different refusals, and the known forms."""
-    unchanged = (
-        before is not None
-        and set(spec["templates"]) <= set(before["templates"])
-        and (spec["pairs"] == before["pairs"] and spec["uninformative"] == before["uninformative"])
-    )
-    if unchanged:
+    new, old = lists.vocabulary, before.vocabulary if before else None
+    if old and {*new.forms} <= {*old.forms} and (new.pairs, new.refusals) == (old.pairs, old.refusals):
         return
-    refused = refused_actions(failed, spec["uninformative"])
+    refused = refused_actions(failed, new.refusals)
     task_id, action = refused[0] if refused else (failed[0].task_id, "")
-    none: dict[str, list[Row]] = {template: [] for template in spec["templates"]}
-    bare = {**spec, "templates": none, "now": none, "forms": {}}
     yield Misalignment(
         task_id=task_id,
         action_type="any refused action",
         action=action,
         intent="learn what came of the action",
-        rule=f'"{" / ".join(spec["uninformative"])}" answers every refused action alike '
-        f"({len(spec['templates'])} forms of action are understood)",
+        rule=f'"{" / ".join(new.refusals)}" answers every refused action alike '
+        f"({len(new.forms)} forms of action are understood)",
         sufficient_feedback="say why the action was refused and what to do first",
         evidence=Evidence(support=len({action for _, action in refused}), tasks=len({task for task, _ in refused})),
-        detail=json.dumps({"vocabulary": bare}),
+        detail=json.dumps({"ruleset": dump(RuleSet(vocabulary=new))}),
     )
 
 
+def _adding(rule: Rule) -> str:
+    """Return the detail of a finding that adds a rule."""
+    return json.dumps({"ruleset": dump(RuleSet(rules=(rule,)))})
+
+
 def about_form(form: str, template: str, evidence: Evidence, example: UnmatchedUtterance) -> Misalignment:
+    """Report a wrong wording of a form."""
+    rule = misworded(form, template)
     return Misalignment(
         task_id=example.task_id,
         action_type=form,
         action=example.action,
         intent=f"do `{template}`",
-        rule=emit.form_in_words(form, template),
+        rule=rule.text,
         sufficient_feedback=f"name the form that is understood: `{template}`",
         evidence=evidence,
-        detail=json.dumps({"form": form, "template": template}),
+        detail=_adding(rule),
     )
 
 
 def about_needs(
-    spec: dict[str, Any], learned: dict[str, list[Row]], enabled: Mapping[Need, Collection[tuple[str, str]]]
+    lists: DecisionLists, learned: Iterable[DecisionRule], enabled: Mapping[Need, Collection[tuple[str, str]]]
 ) -> Iterable[Misalignment]:
     """Report enabling steps without a rule; the rules text mentions them as possible needs.
 
     `enabled` holds the (task id, action) of each case.
     """
-    for (template, step, places), times in sorted(enabled.items()):
+    rules = [rule for rule in (*lists.situation_rules, *learned) if isinstance(rule, NeedsStep)]
+    known = {(rule.form, rule.step.form) for rule in rules}
+    for (form, step, places), times in sorted(enabled.items()):
         tasks = {task_id for task_id, _ in times}
-        rows = [*spec["templates"].get(template, ()), *learned.get(template, ())]
-        known = any(not isinstance(row["then"], str) and row["then"][0] == step for row in rows)
-        need: list[Any] = [step, list(places)]
-        if known or need in spec["needs"].get(template, ()) or len(times) < MIN_ENABLED or len(tasks) < MIN_TASKS:
+        need = MayNeed(form=form, step=step, places=places)
+        if (form, step) in known or need in lists.needs or len(times) < MIN_ENABLED or len(tasks) < MIN_TASKS:
             continue
-        if not {template, step} <= {*spec["templates"]}:
+        if not {form, step} <= {*lists.vocabulary.forms}:
             continue
         task_id, action = min(times)
-        command = emit.need_step(step, list(places))
         yield Misalignment(
             task_id=task_id,
-            action_type=template,
+            action_type=form,
             action=action,
             intent=f"`{action}` at once",
-            rule=f"Before `{runtime.write(template, list('XYZ'))}` you may need to {command}",
-            sufficient_feedback=f"say that {command} may be needed first",
+            rule=need.text,
+            sufficient_feedback=f"say that {need.command} may be needed first",
             evidence=Evidence(support=len(times), tasks=len(tasks)),
-            detail=json.dumps({"template": template, "need": need}),
+            detail=_adding(need),
         )
 
 
-def about_wrong_rules(spec: dict[str, Any], trials: TrialCounts) -> Iterable[Misalignment]:
+def about_wrong_rules(lists: DecisionLists, trials: TrialCounts) -> Iterable[Misalignment]:
     """Report existing rules refuted by fresh tasks."""
-    for part in ("templates", "now"):
-        for template, rows in spec[part].items():
-            for row in rows:
-                evidence = trials.of(identity(template, row))
-                if evidence.refuted:
-                    yield Misalignment(
-                        task_id=evidence.counterexample.split(": ")[0],
-                        action_type=template,
-                        action=evidence.counterexample.split(": ")[1],
-                        intent="follow the interface's hint",
-                        rule=f"{WRONG}{emit.rule_in_words(spec, template, row)}",
-                        sufficient_feedback="leave the hint out",
-                        kind="bug-of-current",
-                        evidence=evidence,
-                        detail=json.dumps({"template": template, "drop": row}),
-                    )
+    for rule in lists.situation_rules:
+        evidence = trials.of(rule.key)
+        if evidence.refuted:
+            yield Misalignment(
+                task_id=evidence.counterexample.split(": ")[0],
+                action_type=rule.form,
+                action=evidence.counterexample.split(": ")[1],
+                intent="follow the interface's hint",
+                rule=f"{WRONG}{rule.text}",
+                sufficient_feedback="leave the hint out",
+                kind="bug-of-current",
+                evidence=evidence,
+                detail=json.dumps({"dropped": rule.key}),
+            )
 
 
 def about_rules(
-    spec: dict[str, Any],
-    learned: dict[str, list[Row]],
-    trials: TrialCounts,
-    cases: Sequence[Case],
+    vocabulary: Vocabulary, learned: Iterable[DecisionRule], trials: TrialCounts, cases: Sequence[Case]
 ) -> Iterable[Misalignment]:
     """Report learned rules that passed the test."""
-    for template, rows in learned.items():
-        for row in rows:
-            evidence = trials.of(identity(template, row))
-            match = next(_examples(spec, template, row, cases), None)
-            if evidence.refuted or evidence.support < MIN_TESTS or evidence.tasks < MIN_TASKS or match is None:
-                continue
-            example, step = match
-            yield Misalignment(
-                task_id=example.task_id,
-                action_type=template,
-                action=example.action,
-                intent=f"`{example.action}` at once",
-                rule=emit.rule_in_words(spec, template, row),
-                sufficient_feedback=_feedback(step),
-                evidence=evidence,
-                detail=json.dumps({"template": template, "row": row}),
-            )
+    for rule in learned:
+        evidence = trials.of(rule.key)
+        match = next(_examples(DecisionLists(vocabulary, [rule]), rule, cases), None)
+        if evidence.refuted or evidence.support < MIN_TESTS or evidence.tasks < MIN_TASKS or match is None:
+            continue
+        example, step = match
+        yield Misalignment(
+            task_id=example.task_id,
+            action_type=rule.form,
+            action=example.action,
+            intent=f"`{example.action}` at once",
+            rule=rule.text,
+            sufficient_feedback=_feedback(step),
+            evidence=evidence,
+            detail=_adding(rule),
+        )
 
 
 def _feedback(step: str) -> str:
@@ -314,15 +307,14 @@ def _feedback(step: str) -> str:
     return "it is already so" if step == "already" else f"you need to `{step}` first"
 
 
-def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:
+def _examples(alone: DecisionLists, rule: DecisionRule, cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:
     """Yield cases a rule is right about, with its advice."""
     for case in cases:
-        if case.template != template:
+        if case.template != rule.form:
             continue
-        sure = row["then"] == "now"
-        decision = runtime.decide(isolate_rule(spec, template, row), case.history, template, list(case.names), sure)
-        if decision is not None and case.agrees(decision[1]):
-            yield case, decision[1]
+        decision = alone.decide(case.situation, rule.form, case.names, rule.conclusion == "now")
+        if decision is not None and case.agrees(decision.step):
+            yield case, decision.step
 
 
 def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:

@@ -16,8 +16,10 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from align_echo.align.budget import Budget, BudgetSpentError
-from align_echo.align.probe import runtime
-from align_echo.align.probe.names import NUMBERED, ActionForms
+from align_echo.align.probe.names import ActionForms
+from align_echo.interface.rules.decisions import DecisionLists
+from align_echo.interface.rules.situations import Situation
+from align_echo.interface.rules.vocabulary import SAME_AS_BEFORE, find_refusal, name_pattern
 from align_echo.registry import quantity
 from align_echo.types import Trajectory
 from align_echo.workers.remote import ForkPool, usable_cores
@@ -45,19 +47,19 @@ class LabState:
     parent: LabState | None = field(default=None, repr=False)
     children: dict[str, LabState] = field(default_factory=dict, repr=False)
     position: Hashable | None = field(default=None, repr=False)
-    history: dict[str, Any] | None = field(default=None, repr=False)
+    history: Situation | None = field(default=None, repr=False)
     looks: dict[str, str] = field(default_factory=dict, repr=False)
     offers: ActionOptions | None = field(default=None, repr=False)
     opening: str = field(default="", repr=False)
     tried: dict[str, bool] | None = field(default=None, repr=False)
     names: frozenset[str] | None = field(default=None, repr=False)
     so: dict[str, bool] | None = field(default=None, repr=False)
-    read: tuple[dict[str, Any], dict[Hashable, Any]] | None = field(default=None, repr=False)
+    read: tuple[DecisionLists, dict[Hashable, Any]] | None = field(default=None, repr=False)
 
-    def read_by(self, spec: dict[str, Any]) -> dict[Hashable, Any]:
-        """Return the cache of a spec's results for this state; only the latest spec has one."""
-        if self.read is None or self.read[0] is not spec:
-            self.read = (spec, {})
+    def read_by(self, lists: DecisionLists) -> dict[Hashable, Any]:
+        """Return the cache of some rules' results for this state; only the latest rules have one."""
+        if self.read is None or self.read[0] is not lists:
+            self.read = (lists, {})
         return self.read[1]
 
     @cached_property
@@ -70,7 +72,7 @@ class Lab:
     """Laboratory with a forkable environment. It holds a task's tree at a time; `steps` counts engine steps.
 
     `traceless` holds answers that leave the engine unchanged unless they end the episode, so nothing is restored after
-    them. `name` matches names in lists (`names.py`); `refusals` are shapes of refusals. `sayings` holds possible
+    them. `name` matches `names` in lists (`names.py`); `refusals` are shapes of refusals. `sayings` holds possible
     actions for an engine without lists; without it nothing is allowed there. `comparable` is True if saved states can
     be compared by value (`compare_saved`); `lists` if the engine lists admissible actions, known after the first
     start. `pace` is the share of the usual walks that the budget affords.
@@ -82,7 +84,7 @@ class Lab:
         self._processes = processes
         self.steps = 0
         self.pace = 1.0
-        self.name = NUMBERED
+        self.use_names(None)
         self.refusals: list[str] = []
         self.sayings: ActionForms | None = None
         self.comparable = False
@@ -93,6 +95,10 @@ class Lab:
         self._reached: dict[tuple[Hashable, str], LabState] = {}
         self._root: LabState | None = None
         self._current: LabState | None = None
+
+    def use_names(self, names: tuple[str, ...] | None) -> None:
+        """Set the names in lists; None for numbered words."""
+        self.names, self.name = names, name_pattern(names)
 
     @property
     def copies(self) -> int:
@@ -150,7 +156,7 @@ class Lab:
 
     def refused(self, state: LabState, action: str, answer: str) -> bool:
         """Check if an answer refuses an action in a state; listed actions are never refused."""
-        return bool(runtime.refusal(self.refusals, state.observation, action, answer)) and not (
+        return bool(find_refusal(self.refusals, state.observation, action, answer)) and not (
             self.lists and action in state.admissible
         )
 
@@ -286,7 +292,7 @@ class Lab:
         Equal engine states share it, unless refusals are silent: silence is recognised by the text before, and this may
         differ.
         """
-        shared = self.comparable and runtime.SAME not in self.refusals
+        shared = self.comparable and SAME_AS_BEFORE not in self.refusals
         return self._tried.setdefault(self.key(state), {}) if shared else {}
 
     def _try(self, state: LabState, action: str) -> LabState | None:
@@ -294,9 +300,9 @@ class Lab:
         self._count_step()
         self._act(state, action)
         engine = self.env.state
-        shape = runtime.refusal(self.refusals, state.observation, action, engine.observation)
+        shape = find_refusal(self.refusals, state.observation, action, engine.observation)
         if shape and not (engine.done or engine.truncated):
-            self._current = None if shape == runtime.SAME else state
+            self._current = None if shape == SAME_AS_BEFORE else state
             return None
         self._current = state.children[action] = self._state(state.task_id, (*state.actions, action), state)
         return self._current

@@ -16,14 +16,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
-from align_echo.align.probe import runtime
 from align_echo.interface.rules.actions import build_name_pattern
-
-NUMBERED = r"\b[a-z]+ \d+\b"
-"""Name of a word and a number: "word 1"."""
+from align_echo.interface.rules.vocabulary import NUMBERED, distinct_names, fill_form, kind_of, name_pattern
 
 FEW_FORMS = 40
 """Maximum forms of an engine with numbered names."""
@@ -66,9 +63,9 @@ def is_numbered(actions: Collection[str]) -> bool:
     return 2 * named >= len(actions) and len(forms) <= FEW_FORMS and 2 * len(forms) <= len(actions)
 
 
-def name_pattern(actions: Collection[str], texts: Iterable[str] = ()) -> str:
-    """Build a regular expression, without groups, for names in an engine's actions. `texts` are printed texts."""
-    return NUMBERED if is_numbered(actions) else build_name_pattern(find_names(actions, texts))
+def learn_names(actions: Collection[str], texts: Iterable[str] = ()) -> tuple[str, ...] | None:
+    """Return the names in an engine's actions; None for numbered words. `texts` are printed texts."""
+    return None if is_numbered(actions) else distinct_names(find_names(actions, texts))
 
 
 def find_names(actions: Iterable[str], texts: Iterable[str] = ()) -> set[str]:
@@ -311,13 +308,18 @@ SETTLED = 12
 
 @dataclass
 class ActionForms:
-    """Possible actions: forms, a pattern for names, and accepted actions and kinds of names by form."""
+    """Possible actions: forms, names (None for numbered words), and accepted actions and kinds of names by form."""
 
     forms: tuple[str, ...]
-    name: str
+    names: tuple[str, ...] | None
     taken: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     kinds: dict[str, list[set[str]]] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)
+
+    @cached_property
+    def name(self) -> str:
+        """Return the pattern of names."""
+        return name_pattern(self.names)
 
     def learn(self, action: str) -> None:
         """Learn from an accepted action."""
@@ -326,8 +328,8 @@ class ActionForms:
             self.taken[template].add(action)
             places = self.kinds.setdefault(template, [set() for _ in names])
             for kinds, name in zip(places, names, strict=True):
-                kinds.add(runtime.stem(name))
-                self.met.add(runtime.stem(name))
+                kinds.add(kind_of(name))
+                self.met.add(kind_of(name))
 
     def fill(self, names: Collection[str], only: Collection[str] | None = None) -> Iterator[str]:
         """Yield all combinations of forms and names, or with `only` those containing some names."""
@@ -336,7 +338,7 @@ class ActionForms:
             fits = [self._fitting(template, slot, chosen) for slot in range(template.count("{"))]
             for filled in product(*fits):
                 if len({*filled}) == len(filled):
-                    yield runtime.write(template, list(filled))
+                    yield fill_form(template, list(filled))
 
     def count(self, names: Collection[str]) -> int:
         """Count combinations before any kinds are known."""
@@ -346,7 +348,7 @@ class ActionForms:
         if len(self.taken[template]) < SETTLED:
             return list(names)
         kinds = self.kinds[template][slot]
-        return [name for name in names if (stem := runtime.stem(name)) in kinds or stem not in self.met]
+        return [name for name in names if (stem := kind_of(name)) in kinds or stem not in self.met]
 
 
 def heard_sayings(accepted: Collection[str], utterances: Collection[str], texts: Sequence[str]) -> ActionForms:
@@ -357,12 +359,14 @@ def heard_sayings(accepted: Collection[str], utterances: Collection[str], texts:
     """
     printed = "\n".join(texts)
     known = {name for name in find_names(utterances, texts) if name in printed} | find_names(accepted, texts)
-    name = NUMBERED if is_numbered(accepted or utterances) else build_name_pattern(with_neighbours(known, texts))
+    numbered = is_numbered(accepted or utterances)
+    names = None if numbered else distinct_names(with_neighbours(known, texts))
+    name = name_pattern(names)
     forms = Counter(skeleton(action, name)[0] for action in sorted({*utterances}))
     sure = {skeleton(action, name)[0] for action in accepted}
     tried = [form for form, times in forms.most_common() if form not in sure and "{" in form and times >= MIN_SAID]
     known_forms = sorted([*(form for form in sure if "{" in form), *tried[:MOST_TRIED]])
-    sayings = ActionForms(tuple(known_forms), name)
+    sayings = ActionForms(tuple(known_forms), names)
     for action in sorted(accepted):
         sayings.learn(action)
     return sayings

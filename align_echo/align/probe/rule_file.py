@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -13,14 +13,14 @@ from pydantic import JsonValue
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface.contract import InterfaceContract
 from align_echo.interface.rules.answers import AnswerReader
-from align_echo.interface.rules.model import RuleSet, dump, load_rules
+from align_echo.interface.rules.decisions import HEADING, DecisionLists
+from align_echo.interface.rules.model import RuleSet, SituationRule, dump, load_rules
+from align_echo.interface.rules.vocabulary import Vocabulary
 
-HEADING = "Learned by experiment in this environment:"
-
-OLD_KEYS = frozenset(["breaks"])
+OLD_KEYS = frozenset(["breaks", "pairs"])
 """Keys of a `SPEC` by older releases."""
 
-WIDTH = 118
+WIDTH = 150
 """Characters of a line of data."""
 
 Values = tuple[tuple[JsonValue, ...], ...]
@@ -46,8 +46,15 @@ def merge_rules(old: RuleSet | None, new: RuleSet) -> RuleSet:
         values=values,
         kinds={**old.kinds, **new.kinds},
         pages=new.pages or old.pages,
+        vocabulary=_merged_vocabulary(old.vocabulary, new.vocabulary),
         rules=(*old.rules, *(rule for rule in new.rules if rule not in old.rules)),
     )
+
+
+def drop_rules(rules: RuleSet, keys: Collection[str]) -> RuleSet:
+    """Drop rules on situations by their keys."""
+    left = tuple(rule for rule in rules.rules if not (isinstance(rule, SituationRule) and rule.key in keys))
+    return rules.model_copy(update={"rules": left})
 
 
 def _joined(old: Values, new: Values) -> Values:
@@ -55,11 +62,21 @@ def _joined(old: Values, new: Values) -> Values:
     return tuple(tuple(dict.fromkeys((*first, *second))) for first, second in zip_longest(old, new, fillvalue=()))
 
 
+def _merged_vocabulary(old: Vocabulary | None, new: Vocabulary | None) -> Vocabulary | None:
+    return old.merged(new) if old and new else old or new
+
+
+def situations_text(rules: RuleSet) -> str:
+    """Write the text that rules on situations tell up front, and beside them others; "" without a vocabulary."""
+    if rules.vocabulary is None:
+        return ""
+    lists = DecisionLists(rules.vocabulary, rules.rules)
+    return "\n- ".join(dict.fromkeys([lists.rules_text(), *(rule.text for rule in lists.others)]))
+
+
 def source(rules: RuleSet, contract: InterfaceContract) -> str:
     """Write the interface. Rules about pages are told on the page alone: small models copy `press X` literally."""
     layout = contract.layout
-    told = f"{HEADING!r} + '\\n- ' + '\\n- '.join(texts) if texts else ''"
-    infer = f"    texts = list(dict.fromkeys(rule['text'] for rule in RULES['rules']))\n    return {told}"
     head = f'"""Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence."""'
     return f"""{head}
 
@@ -67,7 +84,7 @@ RULES = {write_data(dump(rules))}
 
 
 def InferRules({", ".join(contract.infer_rules_args)}):
-{"    return ''" if rules.pages else infer}
+{_infer_rules(rules)}
 
 
 def WrapStep({", ".join(contract.wrap_step_args)}):
@@ -77,22 +94,37 @@ def WrapStep({", ".join(contract.wrap_step_args)}):
 """
 
 
+def _infer_rules(rules: RuleSet) -> str:
+    """Write the body of `InferRules`."""
+    if rules.pages:
+        return "    return ''"
+    if rules.vocabulary:
+        return f"    return (\n        {write_lines(situations_text(rules))}\n    )"
+    told = f"{HEADING!r} + '\\n- ' + '\\n- '.join(texts) if texts else ''"
+    return f"    texts = list(dict.fromkeys(rule['text'] for rule in RULES['rules']))\n    return {told}"
+
+
+def write_lines(text: str) -> str:
+    """Write a text as Python does, a literal for each line."""
+    return "\n        ".join(map(repr, text.splitlines(keepends=True)))
+
+
 def write_data(data: Any, indent: int = 0) -> str:
-    """Write data as Python does, in lines of `WIDTH` characters where strings are short."""
+    """Write data as Python does, each line filled up to `WIDTH` characters where strings are short."""
     flat = repr(data)
     if not data or not isinstance(data, dict | list) or indent + len(flat) < WIDTH:
         return flat
-    margin = " " * (indent + 4)
-    items = [*_items(data, indent + 4)]
-    if isinstance(data, dict) or any(isinstance(each, dict | list) for each in data):
-        lines = [f"{margin}{item}," for item in items]
-    else:
-        lines = [margin + items[0]]
-        for item in items[1:]:
-            fits = len(lines[-1]) + len(item) + 2 < WIDTH
-            lines[-1:] = [f"{lines[-1]}, {item}"] if fits else [f"{lines[-1]},", margin + item]
+    margin, lines = " " * (indent + 4), list[str]()
+    for item in _items(data, indent + 4):
+        is_short = "\n" not in item and bool(lines) and "\n" not in lines[-1]
+        if is_short and len(margin) + len(lines[-1]) + len(item) + 2 < WIDTH:
+            lines[-1] += f" {item},"
+        else:
+            lines.append(f"{item},")
     first, last = "{}" if isinstance(data, dict) else "[]"
-    return "\n".join([first, *lines, " " * indent + last])
+    if not any("\n" in line for line in lines):
+        return first + f"\n{' ' * (indent + 1)}".join(lines).removesuffix(",") + last
+    return "\n".join([first, *(margin + line for line in lines), " " * indent + last])
 
 
 def _items(data: dict[str, Any] | list[Any], indent: int) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Learn rules from cases: a decision list (conditions -> missing step) for each action template.
+"""Learn rules from cases: a decision list (conditions -> missing step) for each form of action.
 
 Rules are grown greedily: among all conclusions correct somewhere and conjunctions of up to four conditions, choose the
 most often correct and least often wrong on undecided cases. A case without help counts against every rule with advice.
-A rule must hold in several tasks. "Already so" requires evidence: a view, or the last action. Rules are scored with
-`runtime.py`, the code that applies them later.
+A rule must hold in several tasks. "Already so" requires evidence: a view, or the last action. Rules are scored by the
+code that applies them later (`interface/rules/decisions.py`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ import math
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
 
-from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.lab import Lab, answers
 from align_echo.align.probe.names import skeleton
-from align_echo.align.probe.runtime import ACTION, SAME
-from align_echo.align.probe.spec import Row
+from align_echo.interface.rules import situations as on
+from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
+from align_echo.interface.rules.model import AllowedWhere, AlreadySo, AlwaysNeeds, MissingStep, NeedsStep
+from align_echo.interface.rules.situations import NameTerm, PlainCondition, StateCondition
+from align_echo.interface.rules.vocabulary import ACTION, SAME_AS_BEFORE, Vocabulary, find_refusal, without_action
 from align_echo.types import Trajectory
 from align_echo.workers.remote import ForkPool
 
@@ -53,88 +54,104 @@ _ONLY_SO = {"shape", "known", "near", "told", "combined"}
 _EVIDENCE = {"shows", "holds", "told", "last", "did", "active"}
 """Conditions required, at least one of them, for "already so"."""
 
-
-def conditions(spec: dict[str, Any], places: int, shapes: Iterable[list[Any]]) -> list[list[Any]]:
-    """List all single conditions on an action with `places` names; `shapes` are frequent [shape] and [told] conditions.
-    """
-    literals: list[list[Any]] = []
-    plain = [view for view in spec["views"] if "{}" not in view]
-    about = [view for view in spec["views"] if "{}" in view]
-    arity = {template: template.count("{") for template in spec["templates"]}
-    for slot in range(2 * places):
-        literals += [["shows", view, slot] for view in plain]
-        literals += [["holds", view, slot, second] for view in about for second in range(places) if second != slot]
-    for slot in range(places):
-        for template in spec["movers"]:
-            literals += [[kind, template, k, slot] for kind in ("last", "did") for k in range(arity[template])]
-            literals.append(["here", slot, template])
-            literals += [["at", slot, template, second] for second in range(places) if second != slot]
-        for number, pair in enumerate(spec["pairs"]):
-            literals += [["active", number, second, slot] for second in range(arity[pair[0]])]
-        literals.append(["known", slot])
-        sorting = [*spec["movers"], *(pair[0] for pair in spec["pairs"])]
-        slots = [(template, second) for template in sorting for second in range(len(spec["kinds"].get(template, ())))]
-        literals += [["kind", slot, template, second] for template, second in slots]
-        literals += [["with", slot, second] for second in range(places) if second != slot]
-        literals += [["near", slot, second] for second in range(places) if second != slot]
-    literals += [["any", number, slot] for number, pair in enumerate(spec["pairs"]) for slot in range(arity[pair[0]])]
-    literals += [["blank", view] for view in plain]
-    literals += [["combined", template] for template in spec["combined"] if template.count("{") == places]
-    literals += shapes
-    return literals + [["not", literal] for literal in literals if literal[0] not in _ONLY_SO]
+Conclusion = MissingStep | str
+"""Missing step, "already" or "now"."""
 
 
-def conclusions(spec: dict[str, Any], case: Case) -> frozenset[str]:
-    """Return all correct conclusions (as JSON) of a case; cached."""
+def conditions(vocabulary: Vocabulary, slots: int, mentions: Iterable[PlainCondition]) -> list[StateCondition]:
+    """List all single conditions on an action with `slots` names, with frequent `mentions`."""
+    found: list[PlainCondition] = []
+    plain = [view for view in vocabulary.views if "{}" not in view]
+    about = [view for view in vocabulary.views if "{}" in view]
+    for slot in range(2 * slots):
+        found += [on.IsShown("shows", view, slot) for view in plain]
+        found += [on.IsHeld("holds", view, slot, other) for view in about for other in range(slots) if other != slot]
+    for slot in range(slots):
+        others = [other for other in range(slots) if other != slot]
+        for form in vocabulary.movers:
+            places = range(form.count("{"))
+            found += [on.WasLatest("last", form, place, slot) for place in places]
+            found += [on.WasDone("did", form, place, slot) for place in places]
+            found.append(on.IsSeenHere("here", slot, form))
+            found += [on.IsSeenAfter("at", slot, form, other) for other in others]
+        for do, undo, order in vocabulary.pairs:
+            found += [on.IsActive("active", do, undo, place, slot) for place in range(len(order))]
+        found.append(on.IsKnown("known", slot))
+        for form in (*vocabulary.movers, *(pair.do for pair in vocabulary.pairs)):
+            found += [on.IsKind("kind", slot, form, place) for place in range(len(vocabulary.kinds.get(form, ())))]
+        found += [on.IsShownWith("with", slot, other) for other in others]
+        found += [on.IsNear("near", slot, other) for other in others]
+    for do, undo, order in vocabulary.pairs:
+        found += [on.AnyActive("any", do, undo, place) for place in range(len(order))]
+    found += [on.IsBlank("blank", view) for view in plain]
+    found += [on.GoTogether("combined", form) for form in vocabulary.together if form.count("{") == slots]
+    found += mentions
+    return [*found, *(on.IsNot("not", each) for each in found if each.kind not in _ONLY_SO)]
+
+
+def make_rule(form: str, when: Sequence[StateCondition], then: Conclusion) -> DecisionRule:
+    """Return the rule with this conclusion."""
+    if isinstance(then, MissingStep):
+        return NeedsStep(form=form, when=tuple(when), step=then)
+    return (AllowedWhere if then == "now" else AlreadySo)(form=form, when=tuple(when))
+
+
+def conclusions(vocabulary: Vocabulary, case: Case) -> frozenset[Conclusion]:
+    """Return all correct conclusions of a case; cached."""
     if not case.right:
         plain = "now" if case.now else "already" if case.already else ""
-        case.right.append(frozenset({json.dumps(plain)} if plain else _conclusions(spec, case)))
+        case.right.append(frozenset([plain] if plain else _conclusions(vocabulary, case)))
     return case.right[0]
 
 
-def _conclusions(spec: dict[str, Any], case: Case) -> set[str]:
-    right: set[str] = set()
-    terms: list[list[Any]] = []
-    for slot in range(len(case.names)):
-        terms += [["name", slot], ["with", slot], ["near", slot]]
-        terms += [["at", slot, template] for template in spec["movers"]]
-    terms += [["active", number, slot] for number, pair in enumerate(spec["pairs"]) for slot in range(len(pair[2]))]
-    terms += [["last", template, slot] for template in spec["movers"] for slot in range(template.count("{"))]
-    named: dict[str, list[list[Any]]] = defaultdict(list)
-    for term in terms:
-        named[runtime.value(case.history, term, list(case.names))].append(term)
+def _conclusions(vocabulary: Vocabulary, case: Case) -> set[Conclusion]:
+    right: set[Conclusion] = set()
+    named: dict[str, list[NameTerm]] = defaultdict(list)
+    for term in _terms(vocabulary, len(case.names)):
+        named[term.value(case.situation, case.names)].append(term)
     for step in case.steps:
-        template, names = skeleton(step, spec["name"])
-        choices: list[list[list[Any]]] = [[]]
+        form, names = skeleton(step, vocabulary.pattern)
+        choices: list[tuple[NameTerm, ...]] = [()]
         for name in names:
-            choices = [[*chosen, term] for chosen in choices for term in named.get(name, ())][:400]
-        fits = [False, True] if runtime.combined(spec, template, list(names)) else [False]
-        right.update(json.dumps([template, chosen, only]) for chosen in choices for only in fits)
+            choices = [(*chosen, term) for chosen in choices for term in named.get(name, ())][:400]
+        fits = [False, True] if vocabulary.goes_together(form, names) else [False]
+        right.update(MissingStep(form, chosen, only) for chosen in choices for only in fits)
     return right
+
+
+def _terms(vocabulary: Vocabulary, slots: int) -> Iterator[NameTerm]:
+    """Yield all terms for an action with `slots` names."""
+    for slot in range(slots):
+        yield from (on.OwnName("name", slot), on.NameWith("with", slot), on.NameNear("near", slot))
+        yield from (on.NameAt("at", slot, form) for form in vocabulary.movers)
+    for do, undo, order in vocabulary.pairs:
+        yield from (on.ActiveName("active", do, undo, place) for place in range(len(order)))
+    for form in vocabulary.movers:
+        yield from (on.LatestName("last", form, place) for place in range(form.count("{")))
 
 
 @dataclass
 class _Table:
-    """Cases of a template as bit sets: cases and cost of each condition, and applicable and correct cases of each
+    """Cases of a form as bit sets: cases and cost of each condition, and applicable and correct cases of each
     conclusion."""
 
     cases: Sequence[Case]
-    literals: list[tuple[list[Any], int]]
+    literals: list[tuple[StateCondition, int]]
     prices: list[float]
-    fires: dict[str, int]
-    right: dict[str, int]
+    fires: dict[Conclusion, int]
+    right: dict[Conclusion, int]
 
     @classmethod
-    def of(cls, spec: dict[str, Any], cases: Sequence[Case], only: str = "") -> _Table:
+    def of(cls, lists: DecisionLists, cases: Sequence[Case], only: Conclusion = "") -> _Table:
         """Build a table of frequently correct conclusions, or of `only`."""
-        places = len(cases[0].names)
-        literals = _where(spec, cases, conditions(spec, places, _frequent_shapes(spec, cases)))
-        votes = Counter(conclusion for case in cases for conclusion in conclusions(spec, case))
-        written = _Written(spec, cases)
-        plainest: dict[tuple[int, int], str] = {}
-        wanted = (text for text in ([only] if only else votes) if votes[text] >= MIN_SUPPORT)
+        vocabulary = lists.vocabulary
+        literals = _where(cases, conditions(vocabulary, len(cases[0].names), _frequent_mentions(vocabulary, cases)))
+        votes = Counter(conclusion for case in cases for conclusion in conclusions(vocabulary, case))
+        written = _WrittenSteps(lists, cases)
+        plainest: dict[tuple[int, int], Conclusion] = {}
+        wanted = (then for then in ([only] if only else votes) if votes[then] >= MIN_SUPPORT)
         for conclusion in sorted(wanted, key=_plainness):
-            steps = written.steps(json.loads(conclusion))
+            steps = written.steps(conclusion)
             where = _bits(bool(step) and step != case.action for step, case in zip(steps, cases, strict=True))
             agrees = _bits(case.agrees(step) for step, case in zip(steps, cases, strict=True))
             plainest.setdefault((where, agrees), conclusion)
@@ -143,9 +160,9 @@ class _Table:
         literals = _different(literals)
         return cls(cases, literals, [_price(literal) for literal, _ in literals], fires, right)
 
-    def best(self, open_cases: int) -> tuple[float, Row, int] | None:
-        """Find the best rule for undecided cases: (value, row, decided cases). It must also hold in decided cases."""
-        best: tuple[float, Row, int] | None = None
+    def best(self, open_cases: int) -> tuple[float, DecisionRule, int] | None:
+        """Find the best rule for undecided cases: (value, rule, decided cases). It must also hold in decided cases."""
+        best: tuple[float, DecisionRule, int] | None = None
         hopes = {then: (self.right[then] & self.fires[then] & open_cases).bit_count() for then in self.fires}
         for conclusion in sorted(self.fires, key=lambda then: (-hopes[then], *_plainness(then))):
             if hopes[conclusion] < MIN_SUPPORT or (best is not None and hopes[conclusion] <= best[0]):
@@ -156,12 +173,14 @@ class _Table:
             for chosen, bits in candidates:
                 worth = self._worth(conclusion, bits, chosen, open_cases)
                 literals = [self.literals[index][0] for index in chosen]
-                proved = conclusion != json.dumps("already") or any(literal[0] in _EVIDENCE for literal in literals)
+                proved = conclusion != "already" or any(literal.kind in _EVIDENCE for literal in literals)
                 if (best is None or worth > best[0]) and proved and self._sound(conclusion, bits):
-                    best = (worth, {"if": literals, "then": json.loads(conclusion)}, bits)
+                    best = (worth, make_rule(self.cases[0].template, literals, conclusion), bits)
         return best
 
-    def _searched(self, conclusion: str, bits: int, open_cases: int, bound: float) -> list[tuple[tuple[int, ...], int]]:
+    def _searched(
+        self, conclusion: Conclusion, bits: int, open_cases: int, bound: float
+    ) -> list[tuple[tuple[int, ...], int]]:
         """Search for conjunctions with a beam, as (conditions, cases).
 
         Of equivalent conjunctions the beam keeps the cheapest, and of the rest the best by two measures. A rule is
@@ -200,12 +219,12 @@ class _Table:
     def _cost(self, chosen: tuple[int, ...]) -> float:
         return sum(self.prices[index] for index in chosen)
 
-    def _worth(self, conclusion: str, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
+    def _worth(self, conclusion: Conclusion, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
         right = (bits & self.right[conclusion] & open_cases).bit_count()
         wrong = (bits & ~self.right[conclusion]).bit_count()
         return right - _WRONG * wrong - self._cost(chosen)
 
-    def _sound(self, conclusion: str, bits: int) -> bool:
+    def _sound(self, conclusion: Conclusion, bits: int) -> bool:
         agreeing = bits & self.right[conclusion]
         right, decided = agreeing.bit_count(), bits.bit_count()
         if right < MIN_SUPPORT or right < MIN_PRECISION * decided:
@@ -220,90 +239,77 @@ def _gain(right: int, wrong: int, base: float, cost: float) -> float:
     return right * surer - cost / 4
 
 
-def _different(literals: Sequence[tuple[list[Any], int]]) -> list[tuple[list[Any], int]]:
+def _different(literals: Sequence[tuple[StateCondition, int]]) -> list[tuple[StateCondition, int]]:
     """Select among equivalent conditions the cheapest, and the cheapest evidence."""
-    cheapest: dict[tuple[int, bool], tuple[list[Any], int]] = {}
+    cheapest: dict[tuple[int, bool], tuple[StateCondition, int]] = {}
     for literal, bits in literals:
-        key = (bits, literal[0] in _EVIDENCE)
+        key = (bits, literal.kind in _EVIDENCE)
         if key not in cheapest or _price(literal) < _price(cheapest[key][0]):
             cheapest[key] = (literal, bits)
     return list(cheapest.values())
 
 
-class _Written:
-    """Cached results of conclusions in a template's cases."""
+class _WrittenSteps:
+    """Cached results of conclusions in a form's cases."""
 
-    def __init__(self, spec: dict[str, Any], cases: Sequence[Case]) -> None:
-        self._spec = spec
+    def __init__(self, lists: DecisionLists, cases: Sequence[Case]) -> None:
+        self._lists = lists
         self._cases = cases
-        self._values: dict[str, list[str]] = {}
+        self._values: dict[NameTerm, list[str]] = {}
         self._steps: dict[tuple[str, bool], dict[tuple[str, ...], str]] = defaultdict(dict)
 
-    def steps(self, then: Any) -> list[str]:
-        """Apply `runtime.conclude` to a conclusion in every case."""
+    def steps(self, then: Conclusion) -> list[str]:
+        """Apply `DecisionLists.conclude` to a conclusion in every case."""
         if isinstance(then, str):
             return [then] * len(self._cases)
-        template, terms, only = then
-        rows = zip(*(self._value(term) for term in terms), strict=True) if terms else [()] * len(self._cases)
-        known = self._steps[template, only]
-        return [known[names] if names in known else self._step(template, names, only) for names in rows]
+        rows = zip(*(self._value(term) for term in then.terms), strict=True) if then.terms else [()] * len(self._cases)
+        known = self._steps[then.form, then.together]
+        return [known[names] if names in known else self._step(then, names) for names in rows]
 
-    def _value(self, term: list[Any]) -> list[str]:
-        text = json.dumps(term)
-        if text not in self._values:
-            self._values[text] = [runtime.value(case.history, term, list(case.names)) for case in self._cases]
-        return self._values[text]
+    def _value(self, term: NameTerm) -> list[str]:
+        if term not in self._values:
+            self._values[term] = [term.value(case.situation, case.names) for case in self._cases]
+        return self._values[term]
 
-    def _step(self, template: str, names: tuple[str, ...], only: bool) -> str:
-        named = [["name", index] for index in range(len(names))]
-        step = runtime.conclude(self._spec, {}, [template, named, only], list(names))
-        self._steps[template, only][names] = step
+    def _step(self, then: MissingStep, names: tuple[str, ...]) -> str:
+        step = self._steps[then.form, then.together][names] = self._lists.write_step(then, names)
         return step
 
 
-def _holds(spec: dict[str, Any], case: Case, literal: list[Any], text: str) -> bool:
-    """Check if a condition holds in a case; cached."""
-    if text not in case.memo:
-        case.memo[text] = runtime.holds(spec, case.history, literal, case.about)
-    return case.memo[text]
-
-
-def _where(spec: dict[str, Any], cases: Sequence[Case], literals: Iterable[list[Any]]) -> list[tuple[list[Any], int]]:
+def _where(cases: Sequence[Case], literals: Iterable[StateCondition]) -> list[tuple[StateCondition, int]]:
     """Find the cases of each condition, skipping those true in none or all. A condition precedes its negation."""
     everywhere = (1 << len(cases)) - 1
-    holding: dict[str, int] = {}
-    matches: list[tuple[list[Any], int]] = []
+    holding: dict[StateCondition, int] = {}
+    matches: list[tuple[StateCondition, int]] = []
     for literal in literals:
-        if literal[0] == "not":
-            bits = everywhere ^ holding[json.dumps(literal[1])]
+        if isinstance(literal, on.IsNot):
+            bits = everywhere ^ holding[literal.condition]
         else:
-            text = json.dumps(literal)
-            bits = holding[text] = _bits(
-                [case.memo[text] if text in case.memo else _holds(spec, case, literal, text) for case in cases]
-            )
+            bits = holding[literal] = _bits([case.holds(literal) for case in cases])
         if bits not in (0, everywhere):
             matches.append((literal, bits))
     return matches
 
 
-def _price(literal: list[Any]) -> float:
-    if literal[0] == "not":
-        return 0.25 + _price(literal[1])
-    return _PRICE.get(literal[0], 1.0)
+def _price(literal: StateCondition) -> float:
+    if isinstance(literal, on.IsNot):
+        return 0.25 + _price(literal.condition)
+    return _PRICE.get(literal.kind, 1.0)
 
 
-def _frequent_shapes(spec: dict[str, Any], cases: Sequence[Case]) -> list[list[Any]]:
-    """List shapes of last mentions and views shared by several cases."""
-    shapes: Counter[tuple[Any, ...]] = Counter()
+def _frequent_mentions(vocabulary: Vocabulary, cases: Sequence[Case]) -> list[PlainCondition]:
+    """List conditions on the last mentions of names, and on views of them, shared by several cases."""
+    mentions: Counter[PlainCondition] = Counter()
     for case in cases:
-        shapes.update(case.shapes(spec))
-    return [list(shape) for shape, count in sorted(shapes.items(), key=str) if count >= MIN_SUPPORT and shape[-1]]
+        mentions.update(case.mentions(vocabulary))
+    return [each for each, count in sorted(mentions.items(), key=str) if count >= MIN_SUPPORT and each[-1]]
 
 
-def _plainness(conclusion: str) -> tuple[float, str]:
+@lru_cache(maxsize=100_000)
+def _plainness(then: Conclusion) -> tuple[float, str]:
     """Sort conclusions about the action's own names first."""
-    then = json.loads(conclusion)
-    return 0 if isinstance(then, str) else then[2] / 2 + sum(term[0] != "name" for term in then[1]), conclusion
+    further = 0.0 if isinstance(then, str) else then.together / 2 + sum(term.kind != "name" for term in then.terms)
+    return further, json.dumps(then)
 
 
 def _bits(flags: Iterable[bool]) -> int:
@@ -312,103 +318,97 @@ def _bits(flags: Iterable[bool]) -> int:
 
 
 def learn(
-    spec: dict[str, Any], cases: Sequence[Case], processes: int = 1, check: Callable[[], None] = lambda: None
-) -> dict[str, list[Row]]:
-    """Learn further rows for each template: its decision list on refusals, and "now" rows for allowed actions.
+    lists: DecisionLists, cases: Sequence[Case], processes: int = 1, check: Callable[[], None] = lambda: None
+) -> list[DecisionRule]:
+    """Learn further rules for each form: its decision list on refusals, and rules on when it is allowed.
 
-    Learns from cases left undecided by `spec`, with several templates in parallel if `processes` > 1. `check` is called
-    before each template, and may raise.
+    Learns from cases left undecided by `lists`, with several forms in parallel if `processes` > 1. `check` is called
+    before each form, and may raise.
     """
-    by_template: dict[str, list[Case]] = defaultdict(list)
+    by_form: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
-        if case.template in spec["templates"] and case.names:
-            by_template[case.template].append(case)
-    shares = _shares(by_template, processes)
-    with ForkPool[dict[str, list[Row]]](processes) as pool:
+        if case.template in lists.vocabulary.forms and case.names:
+            by_form[case.template].append(case)
+    shares = _shares(by_form, processes)
+    with ForkPool[dict[str, list[DecisionRule]]](processes) as pool:
         for share in shares[1:]:
-            pool.give(partial(_learn_share, spec, share, check))
-        pool.keep(_learn_share(spec, shares[0], check))
-        learned = {template: rows for share, _ in pool.answers() for template, rows in share.items()}
-    return {template: learned[template] for template in sorted(learned)}
+            pool.give(partial(_learn_share, lists, share, check))
+        pool.keep(_learn_share(lists, shares[0], check))
+        learned = {form: rules for share, _ in pool.answers() for form, rules in share.items()}
+    return [rule for form in sorted(learned) for rule in learned[form]]
 
 
-def _shares(by_template: dict[str, list[Case]], count: int) -> list[dict[str, list[Case]]]:
-    """Divide templates with cases into at most `count` shares of similar work, at least one."""
-    work = {template: len(cases) * (1 + len(cases[0].names)) for template, cases in by_template.items()}
+def _shares(by_form: dict[str, list[Case]], count: int) -> list[dict[str, list[Case]]]:
+    """Divide forms with cases into at most `count` shares of similar work, at least one."""
+    work = {form: len(cases) * (1 + len(cases[0].names)) for form, cases in by_form.items()}
     shares: list[dict[str, list[Case]]] = [{} for _ in range(count)]
-    for template in sorted(work, key=lambda template: (-work[template], template)):
+    for form in sorted(work, key=lambda form: (-work[form], form)):
         least = min(shares, key=lambda share: sum(work[name] for name in share))
-        least[template] = by_template[template]
+        least[form] = by_form[form]
     return [shares[0], *(share for share in shares[1:] if share)]
 
 
 def _learn_share(
-    spec: dict[str, Any], share: dict[str, list[Case]], check: Callable[[], None]
-) -> dict[str, list[Row]]:
+    lists: DecisionLists, share: dict[str, list[Case]], check: Callable[[], None]
+) -> dict[str, list[DecisionRule]]:
     learned = {}
-    for template, known in sorted(share.items()):
+    for form, known in sorted(share.items()):
         check()
-        learned[template] = _learn_lists(spec, template, known)
+        learned[form] = _learn_list(lists, form, known)
     return learned
 
 
-def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> list[Row]:
+def _learn_list(lists: DecisionLists, form: str, cases: Sequence[Case]) -> list[DecisionRule]:
     refused = [case for case in cases if not case.now]
-    undecided = [runtime.decide(spec, case.history, template, list(case.names)) is None for case in refused]
-    rows = _grown(_Table.of(spec, refused), _bits(undecided)) if refused else []
-    table = _Table.of(spec, cases, only=json.dumps("now"))
-    decisions = [runtime.decide(spec, case.history, template, list(case.names), True) for case in cases]
+    undecided = [lists.decide(case.situation, form, case.names) is None for case in refused]
+    rules = _grown(_Table.of(lists, refused), _bits(undecided)) if refused else []
+    table = _Table.of(lists, cases, only="now")
+    decisions = [lists.decide(case.situation, form, case.names, True) for case in cases]
     undecided = [case.now and decision is None for case, decision in zip(cases, decisions, strict=True)]
-    return rows + _grown(table, _bits(undecided)) + _musts(spec, cases, rows)
+    return [*rules, *_grown(table, _bits(undecided)), *_musts(lists, form, cases)]
 
 
-def _musts(spec: dict[str, Any], cases: Sequence[Case], rows: Sequence[Row]) -> list[Row]:
-    """Find constant requirements of a template: conditions true whenever it is allowed, each with its most helpful
-    step.
+def _musts(lists: DecisionLists, form: str, cases: Sequence[Case]) -> list[AlwaysNeeds]:
+    """Find constant requirements of a form: conditions true whenever it is allowed, each with its most helpful step.
 
-    These rows do not claim the step is sufficient.
+    These rules do not claim the step is sufficient.
     """
     allowed = [case for case in cases if case.now]
     if len(allowed) < MIN_ALLOWED or len({case.task_id for case in allowed}) < MIN_TASKS:
         return []
-    musts: list[Row] = []
-    for literal in conditions(spec, len(cases[0].names), []):
-        text = json.dumps(literal)
-        if literal[0] not in _STATES or not all(_holds(spec, case, literal, text) for case in allowed):
+    musts: list[AlwaysNeeds] = []
+    for literal in conditions(lists.vocabulary, len(cases[0].names), []):
+        if literal.kind not in _STATES or isinstance(literal, on.IsNot):
             continue
-        lacking = [case for case in cases if not case.now and case.depth == 1 and not _holds(spec, case, literal, text)]
-        for then in _helpful(spec, lacking):
-            musts.append({"if": [["not", literal]], "then": then, "must": True})
-    return _plainest(musts)
-
-
-def _helpful(spec: dict[str, Any], cases: Sequence[Case]) -> Iterator[list[Any]]:
-    """Yield the most often correct conclusions, each for cases not covered so far."""
-    left = [(case, conclusions(spec, case) - {json.dumps("already")}) for case in cases]
-    for _ in range(STEPS_OF_A_NEED):
-        votes = Counter(conclusion for _, right in left for conclusion in right)
-        best = max(sorted(votes, key=_plainness), key=votes.__getitem__, default="")
-        if not best or votes[best] < MIN_SUPPORT:
-            return
-        then = json.loads(best)
-        yield then
-        left = [pair for pair in left if not runtime.conclude(spec, pair[0].history, then, list(pair[0].names))]
-
-
-def _plainest(musts: Sequence[Row]) -> list[Row]:
-    """Select the cheapest condition among rows with the same step."""
-    by_step: dict[str, Row] = {}
-    for row in sorted(musts, key=lambda row: _price(row["if"][0])):
-        by_step.setdefault(json.dumps(row["then"]), row)
+        if not all(case.holds(literal) for case in allowed):
+            continue
+        lacking = [case for case in cases if not case.now and case.depth == 1 and not case.holds(literal)]
+        for step in _helpful(lists, lacking):
+            musts.append(AlwaysNeeds(form=form, when=(on.IsNot("not", literal),), step=step))
+    by_step: dict[MissingStep, AlwaysNeeds] = {}
+    for rule in sorted(musts, key=lambda rule: _price(rule.when[0])):
+        by_step.setdefault(rule.step, rule)
     return list(by_step.values())
 
 
-def _grown(table: _Table, open_cases: int) -> list[Row]:
-    rows: list[Row] = []
+def _helpful(lists: DecisionLists, cases: Sequence[Case]) -> Iterator[MissingStep]:
+    """Yield the most often correct steps, each for cases not covered so far."""
+    left = [(case, conclusions(lists.vocabulary, case) - {"already"}) for case in cases]
+    for _ in range(STEPS_OF_A_NEED):
+        votes = Counter(conclusion for _, right in left for conclusion in right)
+        best = max(sorted(votes, key=_plainness), key=votes.__getitem__, default="")
+        if isinstance(best, str) or votes[best] < MIN_SUPPORT:
+            return
+        yield best
+        left = [pair for pair in left if not lists.conclude(pair[0].situation, best, pair[0].names)]
+
+
+def _grown(table: _Table, open_cases: int) -> list[DecisionRule]:
+    rules: list[DecisionRule] = []
     while (best := table.best(open_cases)) is not None and best[0] > 0:
-        rows.append(best[1])
+        rules.append(best[1])
         open_cases &= ~best[2]
-    return rows
+    return rules
 
 
 # ---------------------------------------------------------------- how refusals look
@@ -452,8 +452,8 @@ class AnswerCounts:
 def shapes(before: str, action: str, answer: str) -> list[str]:
     """List possible shapes of a refusal: its text, its text around the action, or silence."""
     text = answer.strip()
-    ways = [text, runtime.without_action(action, text)]
-    return list(dict.fromkeys([*ways, *([SAME] if text == before.strip() else [])]))
+    ways = [text, without_action(action, text)]
+    return list(dict.fromkeys([*ways, *([SAME_AS_BEFORE] if text == before.strip() else [])]))
 
 
 def listed_refusals(lab: Lab, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
@@ -496,15 +496,15 @@ def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
     texts = [
         text
         for text in _plain(r"(?!)", heard)
-        if text != SAME
+        if text != SAME_AS_BEFORE
         and len(tasks[text]) >= MIN_HEARD
         and (len(verbs[text]) >= MIN_KINDS or 2 * len(tasks[text]) >= len(failed))
     ]
     explained = sum(not ways.isdisjoint(texts) for ways in repeated)
     if texts and explained >= SHARE_SAME * len(repeated):
         return texts
-    kinds = {_verb(action) for action in heard.refused[SAME]}
-    return [SAME] if len(heard.refused[SAME]) >= MIN_ACTIONS and len(kinds) >= MIN_KINDS else []
+    kinds = {_verb(action) for action in heard.refused[SAME_AS_BEFORE]}
+    return [SAME_AS_BEFORE] if len(heard.refused[SAME_AS_BEFORE]) >= MIN_ACTIONS and len(kinds) >= MIN_KINDS else []
 
 
 def further_refusals(lab: Lab, tasks: Sequence[str]) -> list[str]:
@@ -521,23 +521,23 @@ def further_refusals(lab: Lab, tasks: Sequence[str]) -> list[str]:
             child = lab.after(state, action)
             if not child.over:
                 heard.take("", action, child.observation, refused=lab.key(child) == lab.key(state))
-    return [shape for shape in _plain(lab.name, heard) if shape != SAME]
+    return [shape for shape in _plain(lab.name, heard) if shape != SAME_AS_BEFORE]
 
 
-def refused_actions(failed: Iterable[Trajectory], known: list[str]) -> list[tuple[str, str]]:
+def refused_actions(failed: Iterable[Trajectory], known: Collection[str]) -> list[tuple[str, str]]:
     """List (task id, action) of refused steps, by known shapes of refusals."""
     return [(task_id, action) for task_id, action, refused in _judged(failed, known) if refused]
 
 
-def taken_actions(failed: Iterable[Trajectory], known: list[str]) -> list[tuple[str, str]]:
+def taken_actions(failed: Iterable[Trajectory], known: Collection[str]) -> list[tuple[str, str]]:
     """List (task id, action) of accepted steps."""
     return [(task_id, action) for task_id, action, refused in _judged(failed, known) if not refused]
 
 
-def _judged(trajectories: Iterable[Trajectory], known: list[str]) -> Iterator[tuple[str, str, bool]]:
+def _judged(trajectories: Iterable[Trajectory], known: Collection[str]) -> Iterator[tuple[str, str, bool]]:
     for trajectory in trajectories:
         for action, answer, before in answers(trajectory):
-            yield trajectory.task_id, action, bool(runtime.refusal(known, before, action, answer))
+            yield trajectory.task_id, action, bool(find_refusal(known, before, action, answer))
 
 
 def _plain(name: str, heard: AnswerCounts) -> list[str]:
@@ -548,13 +548,13 @@ def _plain(name: str, heard: AnswerCounts) -> list[str]:
         for shape, actions in sorted(heard.refused.items())
         if len(actions) >= MIN_ACTIONS and len({_kind(name, action) for action in actions}) >= MIN_KINDS
     ]
-    texts = [text for text in shapes_met if text != SAME and heard.taken[text] <= FEW * heard.times[text]]
+    texts = [text for text in shapes_met if text != SAME_AS_BEFORE and heard.taken[text] <= FEW * heard.times[text]]
     texts = [text for text in texts if not re.search(name, text.replace(ACTION, ""))]
-    if SAME not in shapes_met:
+    if SAME_AS_BEFORE not in shapes_met:
         return texts
-    every = sum(count for shape, count in heard.times.items() if shape in texts or shape == SAME)
+    every = sum(count for shape, count in heard.times.items() if shape in texts or shape == SAME_AS_BEFORE)
     explained = sum(heard.times[text] for text in texts)
-    return texts if explained >= SHARE_SAME * max(every, 1) else [*texts, SAME]
+    return texts if explained >= SHARE_SAME * max(every, 1) else [*texts, SAME_AS_BEFORE]
 
 
 def _replayed(lab: Lab, trajectory: Trajectory) -> Iterator[tuple[str, str, str, bool]]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.names import NUMBERED, skeleton
-from align_echo.align.probe.runtime import SAME
+from align_echo.align.probe.names import skeleton
+from align_echo.interface.rules.vocabulary import NUMBERED, SAME_AS_BEFORE, UndoPair, Vocabulary, kind_of
 
 _MIN_PAIRS = 3
 _MOST_ENABLED = 3
@@ -35,7 +33,7 @@ def try_spelling(lab: Lab, states: Iterable[LabState], rng: random.Random) -> li
         if not options:
             continue
         action = rng.choice(options)
-        numberless = re.sub(lab.name, lambda match: runtime.stem(match.group(0)), action)
+        numberless = re.sub(lab.name, lambda match: kind_of(match.group(0)), action)
         for part, variant in (("case", action.title()), ("number", numberless)):
             if variant != action and not state.over:
                 tries.append((part, lab.refused(state, variant, lab.after(state, variant).observation)))
@@ -53,7 +51,7 @@ def _may_have_been_taken(lab: Lab, before: LabState, child: LabState) -> bool:
 
     Its answer when possible (`child`) equals the state's last text, like a silent refusal.
     """
-    return not lab.lists and SAME in lab.refusals and child.observation.strip() == before.observation.strip()
+    return not lab.lists and SAME_AS_BEFORE in lab.refusals and child.observation.strip() == before.observation.strip()
 
 
 def general(templates: Iterable[str]) -> list[str]:
@@ -144,10 +142,10 @@ class ActionVocabulary:
             if lab.key(child) != lab.key(before) and not _may_have_been_taken(lab, before, child):
                 known.add((before.task_id, candidate))
 
-    def pairs(self) -> list[tuple[str, str, tuple[int, ...]]]:
-        """List (do, undo, slots of do's names in undo, -1 for none), the earlier possible action first."""
+    def pairs(self) -> list[UndoPair]:
+        """List pairs of forms of which the second undoes the first, the earlier possible action first."""
         return sorted(
-            (*pair, self._orders[pair].most_common(1)[0][0])
+            UndoPair(*pair, self._orders[pair].most_common(1)[0][0])
             for pair, count in self._undone.items()
             if count >= _MIN_PAIRS and count >= 0.8 * self._tried[pair] and self._leads(pair)
         )
@@ -173,25 +171,30 @@ class ActionVocabulary:
     def _kinds_in(self, template: str) -> list[list[str]]:
         actions = [action for known in self.arguments.values() for action in known.get(template, ())]
         places = zip(*(skeleton(action, self.name)[1] for action in actions), strict=True)
-        return [sorted({runtime.stem(name) for name in names}) for names in places]
+        return [sorted({kind_of(name) for name in names}) for names in places]
 
-    def _combined(self, template: str) -> list[str]:
-        actions = [action for known in self.arguments.values() for action in known.get(template, ())]
-        return sorted({" ".join(runtime.stem(name) for name in skeleton(action, self.name)[1]) for action in actions})
+    def _together(self, template: str) -> dict[str, tuple[str, ...]]:
+        groups: dict[str, set[str]] = defaultdict(set)
+        for action in (action for known in self.arguments.values() for action in known.get(template, ())):
+            first, *rest = map(kind_of, skeleton(action, self.name)[1])
+            groups[first].add(" ".join(rest))
+        return {first: tuple(sorted(rests)) for first, rests in sorted(groups.items())}
 
-    def spec(self, uninformative: Iterable[str], views: Iterable[str]) -> dict[str, Any]:
-        """Build an initial `runtime` spec without rules. `views` are the contract's read-only actions."""
-        templates = general(self.templates)
-        return {
-            "name": self.name,
-            "templates": {template: [] for template in templates},
-            "pairs": [[do, undo, list(at)] for do, undo, at in self.pairs() if {do, undo} <= {*templates}],
-            "needs": {template: [] for template in templates},
-            "movers": [template for template in self.movers() if template in templates],
-            "now": {template: [] for template in templates},
-            "kinds": {template: kinds for template, kinds in self.slots().items() if template in templates},
-            "combined": {template: self._combined(template) for template in templates if "{1}" in template},
-            "views": list(views),
-            "uninformative": sorted(uninformative),
-            "forms": {},
-        }
+    def build(
+        self, names: tuple[str, ...] | None, refusals: Iterable[str], views: Iterable[str], spelling: Mapping[str, bool]
+    ) -> Vocabulary:
+        """Build a vocabulary. `views` are the contract's read-only actions."""
+        forms = general(self.templates)
+        kinds = {form: tuple(map(tuple, slots)) for form, slots in self.slots().items() if form in forms}
+        return Vocabulary(
+            names=names,
+            forms=tuple(forms),
+            refusals=tuple(sorted(refusals)),
+            kinds=kinds,
+            together={form: self._together(form) for form in forms if "{1}" in form},
+            pairs=tuple(pair for pair in self.pairs() if {pair.do, pair.undo} <= {*forms}),
+            movers=tuple(form for form in self.movers() if form in forms),
+            views=tuple(views),
+            case=spelling["case"],
+            number=spelling["number"],
+        )

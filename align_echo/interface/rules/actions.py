@@ -143,8 +143,8 @@ class ActionGrammar:
         self.names = tuple(names) if beside else ()
         name = _cached_pattern(self.names) if self.names else ".+?"
         texts = sorted((form for form in self.forms.values() if form.text), key=_rank)
-        self._exact = [(form.name, _pattern(form.text, name)) for form in texts]
-        self._loose = [(form.name, _pattern(_plain(form.text), name)) for form in texts]
+        self._exact = [(form.name, form_pattern(form.text, name)) for form in texts]
+        self._loose = [(form.name, form_pattern(_plain(form.text), name)) for form in texts]
         self._bracketed = bool(texts) and all(_BRACKETS.fullmatch(form.text) for form in texts)
         blank = [form.text for form in texts if _is_blank(form)]
         self._signs = [*dict.fromkeys(f"{text[0]}{{}}{text[-1]}" for text in blank)]
@@ -460,7 +460,7 @@ def _rank(form: Form) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=4 * MOST_FORMS)
-def _pattern(text: str, name: str) -> re.Pattern[str]:
+def form_pattern(text: str, name: str) -> re.Pattern[str]:
     """Return the pattern of a form. Constant text matches where it comes first, so reading takes linear time.
 
     An argument with another right behind it has to match `name`.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer, TypeAdapter, ValidationError, model_validator
 
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import InterfaceError
@@ -19,6 +20,15 @@ from align_echo.interface.rules.actions import MOST_FORMS, Form, Say, Term, is_s
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.edits import Edit
 from align_echo.interface.rules.pages import MOST_PARTS, PageOffers
+from align_echo.interface.rules.situations import (
+    OTHER_LETTERS,
+    NameTerm,
+    OwnName,
+    Situation,
+    StateCondition,
+    highest_slot,
+)
+from align_echo.interface.rules.vocabulary import LETTERS, MOST_SLOTS, SlottedForm, Vocabulary, fill_form
 from align_echo.types import Frozen
 
 MOST_RULES = 500
@@ -220,6 +230,166 @@ class NeedsPage(Frozen):
     text: str
     say: Say = "`{action}` does not work yet: you need to `{step}` first."
 
+class MissingStep(NamedTuple):
+    """Step of a form, with names by terms; with `together`, only where names of these kinds were seen together in it.
+    """
+
+    form: SlottedForm
+    terms: tuple[NameTerm, ...]
+    together: bool = False
+
+
+class SituationRule(Frozen):
+    """Rule on an action of a form, in situations where all conditions of `when` hold.
+
+    A `sure` rule spoke of no action that was possible: it is also heeded for an action in other words, or one that
+    silence answers. In `say`, {action} is the action in the environment's words and {step} the step.
+    """
+
+    form: SlottedForm
+    when: tuple[StateCondition, ...] = ()
+    sure: bool = True
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> SituationRule:
+        slots, step = self.form.count("{"), self.conclusion
+        terms = step.terms if isinstance(step, MissingStep) else ()
+        used = max(map(highest_slot, self.when), default=-1) // 2, max(map(highest_slot, terms), default=-1)
+        if max(used) >= slots:
+            raise ValueError(f"{self.form[:100]!r} has {slots} names, not {max(used) + 1}")
+        if isinstance(step, MissingStep) and len(terms) != step.form.count("{"):
+            raise ValueError(f"no {len(terms)} names go with {step.form[:100]!r}")
+        return self
+
+    def applies(self, situation: Situation, names: Sequence[str]) -> bool:
+        """Check that all conditions hold for an action about these names (`Situation.about`)."""
+        return all(condition.holds(situation, names) for condition in self.when)
+
+    @property
+    def words(self) -> str:
+        """Words of the conditions; "" without any."""
+        return " and ".join(condition.words(self.form.count("{")) for condition in self.when)
+
+    @property
+    def _wanted(self) -> str:
+        return fill_form(self.form, LETTERS)
+
+    @cached_property
+    def key(self) -> str:
+        """Name of a rule: form, conditions and conclusion, as JSON."""
+        return json.dumps([self.form, self.when, self.conclusion])
+
+    @property
+    def conclusion(self) -> MissingStep | str:
+        """The missing step, "already" or "now"."""
+        raise NotImplementedError
+
+
+class NeedsStep(SituationRule):
+    """The action works only after the step."""
+
+    kind: Literal["needs_step"] = "needs_step"
+    step: Annotated[MissingStep, PlainSerializer(lambda step: step if step.together else step[:2])]
+    say: Say = "`{action}` does not work yet: you need to `{step}` first."
+
+    @property
+    def text(self) -> str:
+        """Sentence of the rule."""
+        return f"Before `{self._wanted}` you need to {write_step(self.step)}{', when ' * bool(self.when)}{self.words}"
+
+    @property
+    def conclusion(self) -> MissingStep | str:
+        """The missing step."""
+        return self.step
+
+
+class AlwaysNeeds(NeedsStep):
+    """The step brings about what held whenever the action was possible. More may be missing."""
+
+    kind: Literal["always_needs"] = "always_needs"  # type: ignore[assignment]
+    say: Say = "`{action}` is possible only after `{step}`."
+
+
+class AlreadySo(SituationRule):
+    """The action would change nothing."""
+
+    kind: Literal["already_so"] = "already_so"
+    say: Say = "`{action}` would change nothing: that is already so."
+
+    @property
+    def text(self) -> str:
+        """Sentence of the rule."""
+        return f"`{self._wanted}` changes nothing when {self.words or 'it is repeated'}"
+
+    @property
+    def conclusion(self) -> MissingStep | str:
+        """The word for it."""
+        return "already"
+
+
+class AllowedWhere(SituationRule):
+    """The action is possible. It is said of an action in other words: {action}, where {step} is the right wording."""
+
+    kind: Literal["allowed_where"] = "allowed_where"
+    say: Say = "`{action}` is not understood; write `{step}` instead."
+
+    @property
+    def text(self) -> str:
+        """Sentence of the rule."""
+        return f"`{self._wanted}` is allowed{' when ' * bool(self.when)}{self.words}"
+
+    @property
+    def conclusion(self) -> MissingStep | str:
+        """The word for it."""
+        return "now"
+
+
+class MayNeed(Frozen):
+    """A step made the action possible in several tasks; when, is not known. It is told up front alone.
+
+    `places` holds the action's slot for each name of the step, -1 for another name.
+    """
+
+    kind: Literal["may_need"] = "may_need"
+    form: SlottedForm
+    step: SlottedForm
+    places: tuple[Annotated[int, Field(ge=-1, lt=MOST_SLOTS)], ...]
+    say: Say = ""
+
+    @property
+    def command(self) -> str:
+        """The step with the action's letters."""
+        others = iter(OTHER_LETTERS)
+        return f"`{fill_form(self.step, [LETTERS[slot] if slot >= 0 else next(others) for slot in self.places])}`"
+
+    @property
+    def text(self) -> str:
+        """Sentence of the rule."""
+        return f"Before `{fill_form(self.form, LETTERS)}` you may need to {self.command}"
+
+
+def write_step(step: MissingStep) -> str:
+    """Write a missing step as a command; further names become P or Q, with an explanation."""
+    names, meant = list[str](), list[str]()
+    for term in step.terms:
+        own = isinstance(term, OwnName)
+        names.append(term.words() if own else OTHER_LETTERS[len(meant)])
+        meant += [] if own else [f"{names[-1]} is {term.words()}"]
+    meant += ["such things were seen together in it"] * step.together
+    return f"`{fill_form(step.form, names)}`" + (f" ({', '.join(meant)})" if meant else "")
+
+
+def misworded(wrong: str, right: str) -> SayInstead:
+    """Return the rule for a wrong wording of a form in a vocabulary; the wording alone tells its refusal."""
+    texts = fill_form(right, LETTERS), fill_form(wrong, LETTERS)
+    return SayInstead(
+        form=wrong,
+        answers=(),
+        edit=Edit(kind="form", detail=right),
+        text="Write `{}` instead of `{}`".format(*texts),
+        say="`{action}` is not understood: the form is `{step}`.",
+    )
+
 
 Rule = Annotated[
     SayInstead
@@ -231,7 +401,12 @@ Rule = Annotated[
     | TurnLimit
     | PlainClaim
     | NamedBeside
-    | NeedsPage,
+    | NeedsPage
+    | NeedsStep
+    | AlwaysNeeds
+    | AlreadySo
+    | AllowedWhere
+    | MayNeed,
     Field(discriminator="kind"),
 ]
 
@@ -243,7 +418,8 @@ class RuleSet(Frozen):
     by any other answer the action took effect. `values` maps a form to values of each argument that worked in several
     tasks, `kinds` to the kinds of names (`kind_name`) with which it took effect, where the same came again. `names`
     part arguments that stand side by side; a number in a name stands for any. `pages`: what pages offer that
-    stay as they are when an action is refused.
+    stay as they are when an action is refused. `vocabulary` is what rules on situations (`SituationRule`) and their
+    messages are about.
     """
 
     forms: tuple[Form, ...] = ()
@@ -254,6 +430,7 @@ class RuleSet(Frozen):
     values: dict[str, tuple[tuple[JsonValue, ...], ...]] = Field(default_factory=dict)
     kinds: dict[str, tuple[tuple[str, ...], ...]] = Field(default_factory=dict)
     pages: PageOffers | None = None
+    vocabulary: Vocabulary | None = None
     rules: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
 
     @model_validator(mode="after")

@@ -26,6 +26,7 @@ from align_echo.interface.rules.actions import (
     text_of,
 )
 from align_echo.interface.rules.answers import SAME
+from align_echo.interface.rules.decisions import make_guide
 from align_echo.interface.rules.edits import apply_edit
 from align_echo.interface.rules.model import (
     Advice,
@@ -70,7 +71,8 @@ class HeardAnswer(NamedTuple):
 
 
 class RuleRuntime:
-    """Episode under a rule set. Call `hear` for each action and its answer; then `advise`."""
+    """Episode under a rule set. Call `hear` for each action and its answer, `look` by the `views` it asks for;
+    then `advise`."""
 
     def __init__(self, rules: RuleSet, opening: str, task: str = "") -> None:
         self.rules = rules
@@ -82,6 +84,8 @@ class RuleRuntime:
         self._answered: list[tuple[ActionTree, str]] = []
         self.answers: list[str] = []
         self._pages = PageGuide(rules.pages, rules.rules) if rules.pages else None
+        self._guide = make_guide(rules, opening, task)
+        self._views: dict[str, str] = {}
         self._page_named = ""
         self._advised = ""
         self._in_vain: Counter[str] = Counter()
@@ -113,6 +117,8 @@ class RuleRuntime:
 
     def hear(self, action: str, raw: str) -> HeardAnswer:
         """Read an answer and remember what came of the action."""
+        if self._guide:
+            self._guide.hear(action, raw)
         reading = self.grammar.read(action)
         arguments = reading.tree.arguments if reading else ()
         refusals = self.rules.refusals.get(reading.tree.form if reading else "", ())
@@ -130,9 +136,17 @@ class RuleRuntime:
         self.texts = f"{self.texts}\n{raw}"[-MOST_TEXT:]
         return HeardAnswer(action, reading, answer, refused)
 
+    def views(self) -> list[str]:
+        """Return the read-only actions to look by before advice on the last turn."""
+        return self._guide.views() if self._guide else []
+
+    def look(self, views: dict[str, str]) -> None:
+        """Take in what the views show now."""
+        self._views = views
+
     def advise(self, turn: HeardAnswer) -> Advice:
         """Return what the rules say of a turn that did not end the episode; without text if nothing is certain."""
-        action = Advice("")
+        action = self._guide.advise(self._views) if self._guide else Advice("")
         if self._pages and turn.answer == SAME:
             action = self._pages.advise(self.page, turn.action)
         action = action if action.text else self._about_action(turn)

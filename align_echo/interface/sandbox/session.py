@@ -433,6 +433,13 @@ class SandboxSession:
         if self._rules is None:
             return {"exc_type": "ValueError", "message": "env.explain needs rules"}
         turn = self._rules.hear(action, observation)
+        views: dict[str, str] = {}
+        for view in self._rules.views() if not self._over else ():
+            reply: Any = self._serve((view,))
+            if "return_value" not in reply:
+                return reply  # type: ignore[no-any-return]
+            views[view] = reply["return_value"][0]
+        self._rules.look(views)
         advice = Advice("") if self._over else self._rules.advise(turn)
         free = shown.strip() == observation.strip() or any(isinstance(rule, SayInstead) for rule in advice.rules)
         between = "\n" if self._rules.rules.pages else " "

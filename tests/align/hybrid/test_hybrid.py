@@ -11,7 +11,6 @@ import pytest
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.errors import ModelError
@@ -126,7 +125,9 @@ def test_what_holds_stands_beside_the_probe_s_rules_with_its_counts(whole: tuple
     assert not [text for text in rules if "`seal pod X`" in text and "fetch" in text]
     assert made.interface.provenance.backend == "hybrid"
     check_source(made.interface.source, made.interface.contract)
-    assert read_spec(made.interface.source) is not None, "the probe goes on from it"
+    learned = read_rule_set(made.interface.source)
+    assert learned is not None
+    assert learned.vocabulary is not None, "the probe goes on from it"
 
 
 @pytest.mark.long

@@ -9,10 +9,18 @@ import pytest
 
 import align_echo
 import align_echo.align.probe
-from align_echo.align.probe.emit import read_spec
+import align_echo.interface.rules
+from align_echo.align.probe.rule_file import read_rule_set
+from align_echo.interface.rules.model import SayInstead
 from align_echo.wrappers.catalogue import environments
 
-FILES = sorted(Path(align_echo.align.probe.__file__).parent.rglob("*.py"))
+RULES = Path(align_echo.interface.rules.__file__).parent
+FILES = sorted(
+    [
+        *Path(align_echo.align.probe.__file__).parent.rglob("*.py"),
+        *(RULES / f"{name}.py" for name in ("decisions", "situations", "vocabulary")),
+    ]
+)
 
 PLAIN_ENGLISH = {
     *("box", "book", "look", "help", "open", "close", "use", "take", "move", "with", "from", "go", "to", "watch"),
@@ -28,12 +36,15 @@ PYTHONS_MATH = re.compile(r"\bimport math\b|\bmath\.\w")
 
 def learned() -> tuple[set[str], set[str]]:
     """Single words and whole phrases of the shipped interface."""
-    spec = read_spec(align_echo.load_interface("alfworld/probe").source)
-    assert spec is not None
-    kinds = {word for places in spec["kinds"].values() for place in places for word in place}
-    verbs = {word for template in spec["templates"] for word in re.findall(r"[a-z]+", template)}
-    phrases = {template.lower() for template in spec["templates"] if "{" in template} | set(spec["forms"])
-    refusals = {text.lower() for text in spec["uninformative"]}
+    rules = read_rule_set(align_echo.load_interface("alfworld/probe").source)
+    assert rules is not None
+    assert rules.vocabulary is not None
+    kinds = {word for slots in rules.vocabulary.kinds.values() for words in slots for word in words}
+    forms = rules.vocabulary.forms
+    verbs = {word for form in forms for word in re.findall(r"[a-z]+", form)}
+    wrong = {rule.form for rule in rules.rules if isinstance(rule, SayInstead)}
+    phrases = {form.lower() for form in forms if "{" in form} | wrong
+    refusals = {text.lower() for text in rules.vocabulary.refusals}
     return (kinds | verbs) - PLAIN_ENGLISH, phrases | refusals
 
 

@@ -8,8 +8,8 @@ import gymnasium as gym
 import pytest
 
 from align_echo.align.probe.lab import Lab, LabState, saved_key
-from align_echo.align.probe.names import NUMBERED, ActionForms
-from align_echo.align.probe.runtime import SAME
+from align_echo.align.probe.names import ActionForms
+from align_echo.interface.rules.vocabulary import SAME_AS_BEFORE
 from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
 from tests.doors import REFUSED as DOORS_REFUSED
@@ -71,7 +71,7 @@ class Placed(StationEnv):
 
 def lab_of(env: StationEnv, *refusals: str) -> Lab:
     lab = Lab(env)
-    lab.sayings, lab.refusals = ActionForms(FORMS, NUMBERED), list(refusals)
+    lab.sayings, lab.refusals = ActionForms(FORMS, None), list(refusals)
     lab.compare_saved(lab.start(TASK_IDS[0]))
     return lab
 
@@ -98,7 +98,7 @@ def test_what_was_tried_in_a_state_is_not_tried_again_in_an_equal_one():
 
 @pytest.mark.parametrize("case", ["states that are never equal", "silence"])
 def test_it_is_tried_again_where_equality_tells_nothing(case):
-    lab = lab_of(Silent(ENDLESS), SAME) if case == "silence" else lab_of(Counting(ENDLESS), REFUSED)
+    lab = lab_of(Silent(ENDLESS), SAME_AS_BEFORE) if case == "silence" else lab_of(Counting(ENDLESS), REFUSED)
     there = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2"])
     assert "seal pod 2" in there.admissible
     back = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2", "seal pod 2", "unseal pod 2"])
@@ -166,7 +166,7 @@ def test_refused_trials_do_not_use_up_the_environments_own_time_limit():
     env = LIMITED.spec("limited").make("train", step_limit=ENDLESS)
     assert isinstance(env, TextEnv)
     lab = Lab(env)
-    lab.sayings, lab.refusals = ActionForms(("open {0}",), NUMBERED), [DOORS_REFUSED]
+    lab.sayings, lab.refusals = ActionForms(("open {0}",), None), [DOORS_REFUSED]
     start = lab.start("0")
     assert [lab.takes(start, f"open the {number} door") for number in range(9)] == [False] * 9
     right = "open red" if "red one leads" in start.observation else "open green"

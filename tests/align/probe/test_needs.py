@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.align.probe.emit import read_spec
-from align_echo.align.probe.spec import merge_specs
+from align_echo.interface.rules.model import AlwaysNeeds
+from align_echo.interface.rules.situations import IsNot
 from tests.worlds.agents import obedient
-from tests.worlds.measure import Size, learn, played
+from tests.worlds.measure import Size, learn, lists_of, played
 from tests.worlds.worlds import World, make_world
 
 
@@ -24,11 +24,11 @@ def learned(world: World):
 
 @pytest.mark.long
 def test_a_need_is_learned_and_said_as_one(world: World, learned):
-    spec = read_spec(learned.source) or {}
-    needs = [row for rows in spec["templates"].values() for row in rows if row.get("must")]
+    lists = lists_of(learned.source)
+    needs = [rule for rule in lists.situation_rules if isinstance(rule, AlwaysNeeds)] if lists else []
     assert needs
-    assert all(row["if"][0][0] == "not" and row["then"][0] == world.forms["go"].template for row in needs)
-    assert "is possible only after" in learned.source
+    assert all(isinstance(rule.when[0], IsNot) and rule.step.form == world.forms["go"].template for rule in needs)
+    assert all("is possible only after" in rule.say for rule in needs)
 
 
 @pytest.mark.long
@@ -36,14 +36,3 @@ def test_an_agent_that_obeys_wins_by_it_and_not_by_its_placebo(world: World, lea
     won = played(world, obedient(world), learned, 12)
     assert won["without"] == won["placebo"] == 0
     assert won["with"] >= 6
-
-
-@pytest.mark.long
-def test_what_an_older_interface_knows_is_kept(learned):
-    spec = read_spec(learned.source) or {}
-    older = {part: known for part, known in spec.items() if part != "needs"}
-    older["pairs"] = [pair[:2] for pair in spec["pairs"]]
-    joined = merge_specs(older, spec)
-    assert joined["templates"] == spec["templates"]
-    assert [pair[:2] for pair in joined["pairs"]] == older["pairs"]
-    assert all(len(pair) == 3 for pair in joined["pairs"])

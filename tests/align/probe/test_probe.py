@@ -5,19 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.cases import walk
-from align_echo.align.probe.emit import read_spec, rules_text, source
 from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.rule_file import rules_in, source
 from align_echo.align.probe.vocabulary import ActionVocabulary
-from align_echo.interface.contract import check_source, identity
+from align_echo.interface.contract import Interface, check_source, identity
+from align_echo.interface.rules.decisions import DecisionLists
+from align_echo.interface.rules.model import AllowedWhere, AlreadySo, NeedsStep, Rule, RuleSet, SituationRule
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView, Trajectory
 from tests.station_env import CONTRACT, TASK_IDS, StationEnv
+from tests.worlds.measure import lists_of
 
 
 class Fumbler:
@@ -50,6 +54,22 @@ def learned():
     return failed, backend, misalignments, backend.optimize(misalignments, identity(CONTRACT))
 
 
+def known(interface: Interface) -> DecisionLists:
+    lists = lists_of(interface.source)
+    assert lists is not None
+    return lists
+
+
+def with_rules(interface: Interface, rules: Iterable[Rule], **vocabulary: object) -> Interface:
+    words = known(interface).vocabulary.model_copy(update=vocabulary)
+    text = source(RuleSet(vocabulary=words, rules=tuple(rules)), CONTRACT)
+    return interface.model_copy(update={"source": text})
+
+
+def is_about(rule: Rule, form: str) -> bool:
+    return isinstance(rule, NeedsStep | AlreadySo | AllowedWhere) and rule.form == form
+
+
 @pytest.mark.long
 def test_the_first_finding_is_the_answer_that_tells_nothing(learned):
     _, _, misalignments, _ = learned
@@ -67,14 +87,15 @@ def test_the_first_finding_is_the_answer_that_tells_nothing(learned):
 )
 def test_a_missing_step_is_found(learned, action: str, step: str):
     _, _, _, interface = learned
-    rows = (read_spec(interface.source) or {})["templates"][action]
-    assert step in [row["then"][0] for row in rows if row["then"] != "already"]
+    rules = known(interface).refusing[action]
+    assert step in [rule.step.form for rule in rules if isinstance(rule, NeedsStep)]
 
 
 @pytest.mark.long
 def test_every_rule_held_on_tasks_it_was_not_learned_from(learned):
     _, _, misalignments, _ = learned
-    rules = [misalignment for misalignment in misalignments if '"row"' in misalignment.detail]
+    new = [(misalignment, rules_in(misalignment.detail)) for misalignment in misalignments]
+    rules = [each for each, rules in new if rules and any(isinstance(rule, SituationRule) for rule in rules.rules)]
     assert len(rules) >= 5
     assert all(misalignment.evidence.precision >= 0.9 and misalignment.evidence.support >= 2 for misalignment in rules)
 
@@ -120,7 +141,7 @@ def test_a_second_look_adds_to_the_interface_and_repeats_nothing(learned):
     assert not {misalignment.rule for misalignment in more} & {misalignment.rule for misalignment in misalignments}
     added = backend.optimize(more, interface) if more else interface
     check_source(added.source, CONTRACT)
-    assert list((read_spec(added.source) or {})["templates"]) == list((read_spec(interface.source) or {})["templates"])
+    assert known(added).vocabulary.forms == known(interface).vocabulary.forms
 
 
 def test_walks_also_leave_undone_what_could_be_done():
@@ -162,7 +183,7 @@ def test_of_what_an_agent_repeats_three_refusals_a_task_are_studied():
 @pytest.mark.long
 def test_rules_told_up_front_are_short_and_carry_no_conditions(learned):
     _, _, _, interface = learned
-    told = rules_text(read_spec(interface.source) or {})
+    told = known(interface).rules_text()
     assert "- Before `unseal X` you may need to" in told
     assert " seen since " not in told
     assert max(map(len, told.splitlines())) < 300
@@ -183,18 +204,17 @@ def test_a_refusal_met_with_one_kind_of_action_only_is_tried_with_others():
 @pytest.mark.long
 def test_a_form_that_the_interface_lacks_is_reported_once_it_was_refused(learned):
     failed, backend, _, interface = learned
-    spec = read_spec(interface.source) or {}
-    del spec["templates"]["seal {0}"]
-    poorer = interface.model_copy(update={"source": source(spec, CONTRACT)})
+    lists = known(interface)
+    left = tuple(form for form in lists.vocabulary.forms if form != "seal {0}")
+    poorer = with_rules(interface, lists.rules, forms=left)
     assert any("forms of action" in misalignment.rule for misalignment in backend.analyze(failed, [], poorer))
 
 
 @pytest.mark.long
 def test_a_later_look_is_at_the_forms_of_which_the_interface_did_not_speak(learned):
     failed, backend, _, interface = learned
-    spec = read_spec(interface.source) or {}
-    spec["templates"]["fetch {0} out {1}"] = []
-    poorer = interface.model_copy(update={"source": source(spec, CONTRACT)})
+    kept = [rule for rule in known(interface).rules if not is_about(rule, "fetch {0} out {1}")]
+    poorer = with_rules(interface, kept)
     before, backend = backend.lab.steps, ProbeBackend(backend._make_lab_env, TASK_IDS[6:], seed=4)
     more = backend.analyze(failed, [], poorer)
     assert any(misalignment.rule.startswith("Before `fetch X out Y` you need to") for misalignment in more)
@@ -242,7 +262,7 @@ def test_a_refusal_is_known_however_it_looks(answer: str, shape: str):
     failed = run_tasks(Terse, Fumbler(), TASK_IDS[:4], split="train")
     backend = ProbeBackend(lambda: Terse(step_limit=10**6), TASK_IDS[6:8])
     misalignments = backend.analyze(failed, [], identity(CONTRACT))
-    assert json.loads(misalignments[0].detail)["vocabulary"]["uninformative"] == [shape]
+    assert json.loads(misalignments[0].detail)["ruleset"]["vocabulary"]["refusals"] == [shape]
     assert any("Before `" in misalignment.rule for misalignment in misalignments)
 
 

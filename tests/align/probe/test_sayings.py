@@ -8,13 +8,11 @@ import random
 import pytest
 
 from align_echo.align.probe.cases import walk
-from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import ActionForms, heard_sayings
-from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.interface.contract import InterfaceContract
-from align_echo.interface.rules.actions import build_name_pattern
+from align_echo.interface.rules.vocabulary import SAME_AS_BEFORE
 from align_echo.wrappers.text_env import EngineState, TextEnv
 from tests.menu_env import NoOracle
 from tests.worlds.measure import Size, claims_of, false_claims, learn, true_claims
@@ -48,7 +46,7 @@ def world() -> World:
 @pytest.mark.long
 def test_what_worked_in_won_episodes_is_learned_from(world: World):
     interface, _ = learn(world, Size(fresh=10))
-    claims = claims_of(read_spec(interface.source))
+    claims = claims_of(interface.source)
     assert not false_claims(world, claims)
     true_rules = true_claims(world, claims)
     assert (world.wrong["take"], world.forms["take"].template) in true_rules["wordings"]
@@ -106,9 +104,9 @@ class BellEnv(TextEnv):
 
 def test_silence_that_may_be_an_answer_makes_no_need():
     lab = Lab(BellEnv())
-    lab.refusals = [SAME]
-    lab.sayings = ActionForms(("ring {0}", "oil {0}"), build_name_pattern(["east bell", "west bell"]))
-    lab.name = lab.sayings.name
+    lab.refusals = [SAME_AS_BEFORE]
+    lab.sayings = ActionForms(("ring {0}", "oil {0}"), ("east bell", "west bell"))
+    lab.use_names(lab.sayings.names)
     vocabulary = ActionVocabulary(lab.name)
     for seed in range(5):
         walk(lab, vocabulary, "bells/0", random.Random(seed), 12)

@@ -9,15 +9,9 @@ from typing import NamedTuple
 
 from align_echo.align.probe.effects.outcomes import distinct_actions, episode_texts
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.names import (
-    NUMBERED,
-    find_names,
-    is_numbered,
-    name_pattern,
-    skeleton,
-    with_neighbours,
-)
+from align_echo.align.probe.names import find_names, is_numbered, learn_names, skeleton, with_neighbours
 from align_echo.interface.rules.actions import ActionGrammar, Form, build_name_pattern, parse_call, seen_forms
+from align_echo.interface.rules.vocabulary import NUMBERED, name_pattern
 from align_echo.types import Trajectory
 
 LISTED_STATES = 12
@@ -43,7 +37,7 @@ def learn_vocabulary(lab: Lab, played: Sequence[Trajectory], declared: Sequence[
     listed = _listed(lab, played)
     if sign:  # every word is an argument
         return Vocabulary([*declared, *seen_forms(distinct_actions(played), declared, sign)], "", ())
-    name = name_pattern(listed, texts) if listed else _heard_names(spoken, texts)
+    name = name_pattern(learn_names(listed, texts)) if listed else _heard_names(spoken, texts)
     grammar = ActionGrammar(declared)
     unread = [action for action in [*sorted(listed), *spoken] if grammar.read(action) is None]
     forms = _forms_around(name, unread)

@@ -14,7 +14,7 @@ from itertools import islice, pairwise, permutations
 from typing import NamedTuple
 
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.runtime import write
+from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.model import NamedBeside, NeedsPage
 from align_echo.interface.rules.pages import (
     MOST_FRAME,
@@ -102,7 +102,7 @@ def one_step_on(lab: Lab, task_id: str) -> Iterator[LabState]:
     start = lab.start(task_id)
     offered = lab.offered(start)
     spoken = (
-        write(template, list(names))
+        fill(template, names)
         for template in offered.templates
         for names in permutations(offered.names, template.count("{"))
     )
