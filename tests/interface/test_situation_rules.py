@@ -231,8 +231,18 @@ def test_rules_are_told_in_words_and_survive_being_written():
     ]
 
 
+def test_a_rule_that_is_known_keeps_its_place_and_is_no_surer_when_it_is_learned_again():
+    again = LISTS.with_rules([LISTS.situation_rules[0].model_copy(update={"sure": True})])
+    assert again.rules == LISTS.rules
+
+
+def test_a_very_long_action_is_of_no_form():
+    assert "only these forms" in advise(history_after(), f"peer at rock 1{'0' * 5000}")
+
+
 def test_a_vocabulary_takes_what_another_one_knows_and_keeps_its_own():
     old, new = lists_with(pairs=[]).vocabulary, lists_with(forms=["sing", "walk to {0}"], case=False).vocabulary
+    assert not old.fits("walk to {0}", ["shed 1"])
     joined = old.merged(new.model_copy(update={"kinds": {"walk to {0}": (("shed",),)}}))
     assert joined.forms == ("sing", *old.forms[:1], *old.forms[1:])
     assert [*joined.pairs] == [*new.pairs]

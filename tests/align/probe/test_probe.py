@@ -15,6 +15,7 @@ from align_echo.align.probe.cases import walk
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.rule_file import rules_in, source
 from align_echo.align.probe.vocabulary import ActionVocabulary
+from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface, check_source, identity
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import AllowedWhere, AlreadySo, NeedsStep, Rule, RuleSet, SituationRule
@@ -142,6 +143,14 @@ def test_a_second_look_adds_to_the_interface_and_repeats_nothing(learned):
     added = backend.optimize(more, interface) if more else interface
     check_source(added.source, CONTRACT)
     assert known(added).vocabulary.forms == known(interface).vocabulary.forms
+
+
+def test_the_interface_of_an_older_release_is_not_learned_from():
+    episodes = run_tasks(StationEnv, Fumbler(), TASK_IDS[:1], split="train")
+    older = identity(CONTRACT).source + "\n\nSPEC = {'uninformative': ['Denied.'], 'templates': {}, 'pairs': []}\n"
+    backend = ProbeBackend(lambda: StationEnv(step_limit=10**6), TASK_IDS[6:])
+    with pytest.raises(UsageError, match="as an older release wrote them"):
+        backend.analyze(episodes, [], identity(CONTRACT).model_copy(update={"source": older}))
 
 
 def test_walks_also_leave_undone_what_could_be_done():
