@@ -39,6 +39,7 @@ WORLDS = (
     "textarena:Minesweeper-v0-small",
     "textarena:Bandit-v0",
     "textworld:make",
+    "tau2:retail",
 )
 """Worlds that are played unless others are named."""
 

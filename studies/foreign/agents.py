@@ -12,8 +12,9 @@ from itertools import product
 
 from align_echo.agents.novices.habits import chance
 from align_echo.agents.spec import AgentSetting, AgentSpec
-from align_echo.interface.rules.actions import declared_forms, fill
+from align_echo.interface.rules.actions import declared_forms, fill, parse_call
 from align_echo.types import AgentReply, AgentView, Turn
+from studies.foreign.clerk import serve_customer, stroll_shop
 
 Moves = Callable[[AgentView], Sequence[str]]
 """Function that returns the actions a script would take now, any of which will do."""
@@ -70,7 +71,9 @@ def find_command(view: AgentView) -> str:
         return ""
     last = view.turns[-1]
     recent = [turn.action for turn in view.turns[-2 * PATIENCE - 1 : -1]]
-    commands = [each for each in _COMMAND.findall(last.observation) if each != last.action]
+    calls = view.action_format.startswith("{")
+    told = [each for each in _COMMAND.findall(last.observation) if not calls or parse_call(each) is not None]
+    commands = [each for each in told if each != last.action]
     return next((each for each in commands if recent != [last.action, each] * PATIENCE), "")
 
 
@@ -149,7 +152,10 @@ def cook_meal(view: AgentView) -> list[str]:
 def stroll(view: AgentView) -> list[str]:
     """Return actions of all declared forms on names in the texts, also in forms that nothing fits."""
     names = [*dict.fromkeys(_NOUN.findall(read_texts(view)))][-MOST_NAMES:]
-    forms = [form for form in declared_forms(view.action_format) if form.text]
+    declared = declared_forms(view.action_format)
+    if tools := [form for form in declared if form.tool]:
+        return stroll_shop(view, tools)
+    forms = [form for form in declared if form.text]
     pick = chance("form", view.task_id, len(view.turns))
     if not forms:
         return []
@@ -166,6 +172,7 @@ SCRIPTS: dict[str, Moves] = {
     "textarena:Minesweeper": reveal_cell,
     "textarena:": say_words,
     "textworld:make": cook_meal,
+    "tau2:retail": serve_customer,
 }
 """Moves by the beginning of a world's name: the first that fits counts."""
 

@@ -285,7 +285,7 @@ class ActionJudge:
         silent = page == self._observer.page(state) and (accepted or state not in self._refused)
         texts = {SAME} if silent else set()
         if accepted or not silent:
-            texts.add(self._observer.reader.lift(news, action, tree.arguments))
+            texts.add(self._observer.reader.lift(news, action, tree.arguments, tree.call_names))
         (self._accepting if accepted else self._refusing)[tree.form].update(texts)
 
     def _differ(self, state: LabState, child: LabState) -> bool:

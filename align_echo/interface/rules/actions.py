@@ -99,6 +99,11 @@ class ActionTree(NamedTuple):
         """Text that is equal for equal actions."""
         return json.dumps([self.form, self.arguments, self.extra], sort_keys=True, default=str)
 
+    @property
+    def call_names(self) -> tuple[str, ...]:
+        """Tool, and the names of arguments that it does not have."""
+        return (self.form, *(name for name, _ in self.extra))
+
 
 class Term(Frozen):
     """Argument of a step: an argument of the action (`slot`), else a constant (`value`).

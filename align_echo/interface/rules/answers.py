@@ -22,6 +22,9 @@ SAME = "{same}"
 PART = "{part}"
 """What stands in a canonical answer for the beginning of one of an argument's words."""
 
+NAME = "{name}"
+"""What stands in a canonical answer for a tool, or for an argument that it does not have."""
+
 LONGEST = 2_000
 """Maximum characters of a canonical answer."""
 
@@ -76,23 +79,31 @@ class AnswerReader(Frozen):
         old = {line.strip() for line in before.splitlines()}
         return "\n".join(line for line in page.splitlines() if line.strip() not in old)
 
-    def lift(self, text: str, action: str, arguments: Sequence[JsonValue] = ()) -> str:
-        """Replace the action and its arguments in a text, except in stock lines."""
+    def lift(
+        self, text: str, action: str, arguments: Sequence[JsonValue] = (), call_names: Sequence[str] = ()
+    ) -> str:
+        """Replace the action and its parts in a text, as `lift`, except in stock lines."""
         if not self.stock:
-            return lift(text, action, arguments)
+            return lift(text, action, arguments, call_names)
         lines = text[:LONGEST].split("\n")
-        return "\n".join(line if line.strip() in self.stock else lift(line, action, arguments) for line in lines)
+        parts = arguments, call_names
+        return "\n".join(line if line.strip() in self.stock else lift(line, action, *parts) for line in lines)
 
 
-def lift(page: str, action: str = "", arguments: Sequence[JsonValue] = ()) -> str:
+def lift(
+    page: str, action: str = "", arguments: Sequence[JsonValue] = (), call_names: Sequence[str] = ()
+) -> str:
     """Replace the action and its arguments in a text, in any letter case; and numbers that begin an argument's words.
 
-    An environment that reads a text where it wants a list may name the first sign of the text alone.
+    An environment that reads a text where it wants a list may name the first sign of the text alone. `call_names` are a
+    tool and the arguments that it does not have, which its errors may quote.
     """
     text = page[:LONGEST]
     said = action.strip()
     if len(said) > 1 and not said.startswith("{"):
         text = re.sub(rf"(?<!\w){re.escape(said)}(?!\w)", "{action}", text, flags=re.IGNORECASE)
+    for name in call_names if said.startswith("{") else ():
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", NAME, text)
     parts = [(slot, part) for slot, value in enumerate(arguments) for part in _parts(value)]
     named = [(slot, text_of(part)) for slot, part in parts if part not in (None, "", [])]
     for slot, value in sorted(named, key=lambda each: -len(each[1])):

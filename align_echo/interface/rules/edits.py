@@ -31,7 +31,8 @@ class Edit(Frozen):
     """Edit of an action. `slot` is the argument, -1 for the whole action.
 
     `detail` holds the form of a "form" edit, whose arguments are `terms`, or the action's own in order; a value with {}
-    for a "sign"; the text of a "value", and `others` those that are as good; the right name for an "argument".
+    for a "sign"; the text of a "value", and `others` those that are as good; the right name for an "argument", or ""
+    where each argument has the name that is most alike.
     """
 
     kind: EditKind
@@ -119,9 +120,12 @@ def _all_lists(tree: ActionTree, grammar: ActionGrammar) -> ActionTree | None:
 
 
 def _as_list(value: JsonValue) -> JsonValue:
-    if isinstance(value, list) or value is None:
+    """Return a value as a list of texts; None for what is no value."""
+    if isinstance(value, list):
+        return [text_of(part) for part in value]
+    if value is None:
         return None
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [text_of(value)]
 
 
 def _as_text(value: JsonValue) -> JsonValue:
@@ -145,15 +149,30 @@ def _as_read(value: str, texts: str) -> str | None:
 
 
 def _renamed(edit: Edit, tree: ActionTree, grammar: ActionGrammar) -> ActionTree | None:
-    """Give the only surplus argument the name of a missing one."""
-    form = grammar.forms[tree.form]
-    if len(tree.extra) != 1 or edit.detail not in form.arguments:
+    """Give surplus arguments the names of missing ones: one that in `detail`, else each the one most alike."""
+    names = grammar.forms[tree.form].arguments
+    missing = [name for name, value in zip(names, tree.arguments, strict=True) if value is None]
+    if edit.detail:
+        pairs = {edit.detail: tree.extra[0][1]} if len(tree.extra) == 1 and edit.detail in missing else {}
+    else:
+        alike = {surplus: _most_alike(surplus, missing) for surplus, _ in tree.extra}
+        pairs = {alike[surplus]: value for surplus, value in tree.extra}
+    if not pairs or "" in pairs or len(pairs) < len(tree.extra):
         return None
-    slot = form.arguments.index(edit.detail)
-    if tree.arguments[slot] is not None:
-        return None
-    values = (*tree.arguments[:slot], tree.extra[0][1], *tree.arguments[slot + 1 :])
-    return ActionTree(tree.form, values)
+    return ActionTree(tree.form, tuple(pairs.get(name, own) for name, own in zip(names, tree.arguments, strict=True)))
+
+
+def _most_alike(surplus: str, missing: Iterable[str]) -> str:
+    """Return the name that shares most words with another; "" if none does, or two do."""
+    shares = {name: len(_words(name) & _words(surplus)) / len(_words(name) | _words(surplus)) for name in missing}
+    best = max(shares.values(), default=0)
+    alike = [name for name, share in shares.items() if share == best]
+    return alike[0] if best and len(alike) == 1 else ""
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of an argument's name, without the signs of a plural."""
+    return {word.lower().removesuffix("s") for word in re.findall(r"[A-Za-z][a-z]*", name)} or {name}
 
 
 def propose_edits(
@@ -171,6 +190,8 @@ def propose_edits(
     if not reading.exact:
         yield Edit(kind="wording")
     form = grammar.forms[tree.form]
+    if tree.extra:
+        yield Edit(kind="argument")
     if len(tree.extra) == 1:
         missing = [name for name, value in zip(form.arguments, tree.arguments, strict=False) if value is None]
         yield from (Edit(kind="argument", detail=name) for name in missing)
@@ -192,8 +213,7 @@ def _value_edits(slot: int, value: JsonValue, texts: str, known: Sequence[JsonVa
                 yield Edit(kind="number", slot=slot)
         elif value is not None:
             yield Edit(kind="text", slot=slot)
-            if not isinstance(value, list):
-                yield Edit(kind="list", slot=slot)
+            yield Edit(kind="list", slot=slot)
     if isinstance(value, str) and value:
         for article in ("", "the", "a"):
             yield Edit(kind="article", slot=slot, detail=article)

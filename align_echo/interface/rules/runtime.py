@@ -125,7 +125,7 @@ class RuleRuntime:
         reader = self.rules.reader
         page = reader.page(raw, self.raw, action)
         self.news = reader.news(page, self.page, self.news)
-        text = reader.lift(self.news, action, arguments)
+        text = reader.lift(self.news, action, arguments, reading.tree.call_names if reading else ())
         answer = SAME if page == self.page and text not in refusals else text
         refused = answer in refusals
         if reading and not refused and answer not in self.rules.unknown.get(reading.tree.form, ()):

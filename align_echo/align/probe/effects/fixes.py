@@ -303,12 +303,15 @@ class FixSearch:
         return len(helped)
 
     def _try_both(self, instance: Instance, refusal: str, fixes: Fixes) -> int:
-        """Try the edits that other forms need, and steps before the edited action."""
+        """Try the edits that helped others, and another edit of the edited action, or steps before it."""
         every = [pair for other in self.by_form.values() for pair in other.edits.items()]
         known = {edit for edit, fixed in every if len(fixed) >= MIN_FIXED}
         for edit in sorted(known, key=lambda edit: edit.model_dump_json())[:HELPED_BEFORE]:
             edited = self._edited(edit, instance, read_texts(instance.state))
-            if edited is not None and self._try_steps(edited, refusal, fixes):
+            if edited is None or self.observer.answer(edited) == refusal:
+                continue
+            also = self.observer.answer(edited)
+            if self._try_edits(edited, also, fixes) or self._try_steps(edited, also, fixes):
                 fixes.edits[edit].append(instance)
                 return 1
         return 0
@@ -436,13 +439,20 @@ class FixSearch:
         return [*worked, *(name for name in names if name not in met and name not in worked)]
 
     def draw(self, texts: str, rng: random.Random) -> ActionTree | None:
-        """Draw an action of any form that is written as text, on names in texts; None without names for it."""
-        forms = [form for form in self.grammar.forms.values() if form.text]
+        """Draw an action of any form that does not always end the episode, on names in texts; a tool's arguments may
+        be any that worked. None without names for it."""
+        ending = {name for name in self.observer.forms if name not in self.observer.going_on}
+        forms = [form for form in self.grammar.forms.values() if form.name not in ending]
         if not forms:
             return None
         form = rng.choice(forms)
         pools = [self.pool(form.name, slot, texts) for slot in range(form.slots)]
-        return ActionTree(form.name, tuple(rng.choice(names) for names in pools)) if all(pools) else None
+        if form.tool:
+            worked = self.known_values(form.name)
+            pools = [pool or [text_of(each) for each in worked.get(slot, ())] for slot, pool in enumerate(pools)]
+        if not all(pools):
+            return None
+        return ActionTree(form.name, tuple(self.as_value.get(name, name) for name in map(rng.choice, pools)))
 
     # ------------------------------------------------------------ rules
 
@@ -730,4 +740,5 @@ def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
             if edit.others:
                 return f"In `{name}`, {slot} is {' or '.join(quoted)}"
             return f"In `{name}`, {slot} may have to be {quoted[0]}"
-    return f"In `{name}`, the argument is called {edit.detail}"
+    called = f"the argument is called {edit.detail}" if edit.detail else f"the arguments are {', '.join(arguments)}"
+    return f"In `{name}`, {called}"

@@ -125,7 +125,7 @@ class Observer:
         page, news = self.read(child)
         if not child.over:
             self.going_on.add(reading.tree.form)
-        text = self.reader.lift(news, action, reading.tree.arguments)
+        text = self.reader.lift(news, action, reading.tree.arguments, reading.tree.call_names)
         return Instance(state, action, reading, text, page == self.page(state), child)
 
     def repeat(self, repeats: int) -> None:
@@ -187,7 +187,7 @@ class Observer:
             if form in self.going_on and (tree := self._on_same_names(form, instance.tree)) is not None
         ]
         own = [action for action, _ in self.spoken[instance.state.task_id].most_common(WITNESSES)]
-        spoken = [each for action in own for each in (self._exactly(action), action) if self._goes_on(each)]
+        spoken = [each for action in own for each in (self._exactly(action), action) if self.goes_on(each)]
         return list(dict.fromkeys([instance.action, *others[:WITNESSES], *spoken]))[: 2 * WITNESSES]
 
     def _exactly(self, action: str) -> str:
@@ -206,7 +206,7 @@ class Observer:
         values = tuple(named.get(name) for name in other.arguments)
         return None if None in values else ActionTree(form, values)
 
-    def _goes_on(self, action: str) -> bool:
+    def goes_on(self, action: str) -> bool:
         """Whether an action's form did not always end the episode."""
         reading = self.grammar.read(action)
         return reading is None or reading.tree.form in self.going_on

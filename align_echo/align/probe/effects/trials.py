@@ -173,7 +173,7 @@ def explore(
     pages: PageRecord,
 ) -> None:
     """Walk through the training tasks, doing what the known rules say, and note what is refused on the way."""
-    spoken = [action for counts in observer.spoken.values() for action in counts]
+    spoken = _spoken(observer)
     book = TrialBook()
     for task_id in tasks:
         for heeds in (True, False):
@@ -187,11 +187,11 @@ def try_rules(
 ) -> tuple[RuleSet, TrialBook]:
     """Try rules on fresh tasks until each stands or fell; return those left, and the trials.
 
-    Every other walk is drawn from the agent's actions of the forms whose rules want trials.
+    Every other walk is drawn from the agent's actions that the rules speak of which want trials.
     """
     book = TrialBook()
     limit = observer.lab.steps + TRIAL_STEPS
-    spoken = [action for counts in observer.spoken.values() for action in counts]
+    spoken = _spoken(observer)
     for number in range(ROUNDS * len(tasks)):
         wanting = [rule for rule in rules.rules if not book.stands(rule)]
         once = number < len(tasks)
@@ -199,8 +199,7 @@ def try_rules(
             break
         say(f"trying {len(rules.rules if once else wanting)} rules: task {number % len(tasks) + 1} of {len(tasks)}")
         for _ in range(WALKS):
-            forms = {getattr(rule, "form", "") for rule in wanting}
-            said = spoken if rng.random() < 0.5 else [each for each in spoken if _form(search, each) in forms] or spoken
+            said = spoken if rng.random() < 0.5 else _spoken_of(search, wanting, spoken) or spoken
             with suppress(BudgetSpentError):
                 _walk(observer, search, rules, tasks[number % len(tasks)], said, rng, book, heeds=rng.random() < 0.5)
             with suppress(BudgetSpentError):
@@ -208,9 +207,26 @@ def try_rules(
     return rules, book
 
 
-def _form(search: FixSearch, action: str) -> str:
-    reading = search.grammar.read(action)
-    return reading.tree.form if reading is not None else ""
+def _spoken(observer: Observer) -> list[str]:
+    """Return the agent's actions, without those of forms that always ended the episode if there are others."""
+    spoken = [action for counts in observer.spoken.values() for action in counts]
+    return [action for action in spoken if observer.goes_on(action)] or spoken
+
+
+def _spoken_of(search: FixSearch, rules: Sequence[Rule], spoken: Sequence[str]) -> list[str]:
+    """Return actions that rules may speak of: of their forms, and if one advises an edit, those that it changes."""
+    readings = [(action, search.grammar.read(action)) for action in spoken]
+    read = [(action, reading) for action, reading in readings if reading is not None]
+    chosen: list[str] = []
+    for rule in rules:
+        own = [(action, reading) for action, reading in read if reading.tree.form == getattr(rule, "form", "")]
+        changed = [
+            action
+            for action, reading in own
+            if isinstance(rule, SayInstead) and apply_edit(rule.edit, reading, search.grammar) is not None
+        ]
+        chosen += changed or [action for action, _ in own]
+    return chosen
 
 
 def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule]:
@@ -318,20 +334,47 @@ def _draw(search: FixSearch, rules: RuleSet, state: LabState, spoken: Sequence[s
     reading = search.grammar.read(action)
     if reading is None:
         return action
-    values = []
-    for slot, value in enumerate(reading.tree.arguments):
+    said, values = _with_own_names(reading, rules, search.grammar), list[JsonValue]()
+    for slot, value in enumerate(said.arguments):
+        if value is None:
+            values.append(value)
+            continue
         names = search.pool(reading.tree.form, slot, texts)
         keep = not names or text_of(value).lower() in texts.lower()
         name = rng.choice(names) if names else ""
         other = value if (keep and rng.random() < 0.5) or not names else search.as_value.get(name, name)
         worded = _worded_as(value, other, search, reading.tree.form, slot) if rng.random() < 0.5 else other
         values.append(_before_edit(worded, search, rules, reading.tree.form, slot) if rng.random() < SLIPS else worded)
-    tree = reading.tree._replace(arguments=tuple(values))
+    tree = said._replace(arguments=tuple(values))
     if rng.random() < ODD and values:
         slot = rng.randrange(len(values))
         odd = f"{text_of(values[slot])}x" if isinstance(values[slot], str) else values[slot]
         tree = tree._replace(arguments=(*tree.arguments[:slot], odd, *tree.arguments[slot + 1 :]))
-    return action if reading.tree.arguments == tree.arguments else _write_as(action, reading, tree, search.grammar)
+    tree = _misnamed(tree, said, reading.tree)
+    return action if reading.tree == tree else _write_as(action, reading, tree, search.grammar)
+
+
+def _with_own_names(reading: Reading, rules: RuleSet, grammar: ActionGrammar) -> ActionTree:
+    """Return an action with its surplus arguments under the names that a rule on trial gives them."""
+    edits = [
+        rule.edit
+        for rule in rules.rules
+        if isinstance(rule, SayInstead) and rule.form == reading.tree.form and rule.edit.kind == "argument"
+    ]
+    renamed = (apply_edit(edit, reading, grammar) for edit in edits)
+    return next((tree for tree in renamed if tree is not None), reading.tree)
+
+
+def _misnamed(tree: ActionTree, named: ActionTree, said: ActionTree) -> ActionTree:
+    """Return an action with the surplus names of `said`, which are right in `named`."""
+    values, extra = [*tree.arguments], list[tuple[str, JsonValue]]()
+    given = [slot for slot, value in enumerate(said.arguments) if value is None and named.arguments[slot] is not None]
+    for name, value in said.extra if given else ():
+        slot = next(slot for slot in given if named.arguments[slot] == value)
+        given.remove(slot)
+        extra.append((name, values[slot]))
+        values[slot] = None
+    return tree._replace(arguments=tuple(values), extra=tuple(extra) or tree.extra)
 
 
 def _write_as(action: str, reading: Reading, tree: ActionTree, grammar: ActionGrammar) -> str:
@@ -428,7 +471,8 @@ def _follow(
     """Follow a message and those after it, until the refused action works; count the trial for each rule on the way.
 
     A message is wrong if its step is refused, or if the action is still refused after it and nothing more is said,
-    unless nothing helps. A wording that is refused in other words says nothing: something else may be wrong.
+    unless nothing helps. A wording that is refused in other words says nothing unless more is said and helps: something
+    else may be wrong.
     """
     followed: list[tuple[Rule, Instance, ActionTree | None]] = []
     at, took_effect = instance, False
@@ -452,10 +496,16 @@ def _follow(
                 return
             if observer.is_near_end(tried):
                 return
-            if observer.answer(tried) != observer.answer(at):
+            if observer.answer(tried) == observer.answer(at):
+                took_effect = False
+                break
+            runtime = search.runtime_at(tried.state, rules)
+            advice, at = runtime.advise(runtime.hear(tried.action, tried.child.observation)), tried
+            if not advice.step:
                 book.count_unknown(rule)
                 return
-            break
+            took_effect = True
+            continue
         took_effect = True
         if tried.child.over:
             return
