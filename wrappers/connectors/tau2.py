@@ -58,6 +58,34 @@ def _form(tool: dict[str, Any]) -> str:
     return json.dumps({"name": tool["function"]["name"], "arguments": dict.fromkeys(names, "...")})
 
 
+class _Watched(dict[str, Any]):
+    """Table that notes the entries that were handed out, which alone can have changed; at first all."""
+
+    def __init__(self, table: dict[str, Any]) -> None:
+        super().__init__(table)
+        self.handed = set(table)
+
+    def __getitem__(self, key: str) -> Any:
+        self.handed.add(key)
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.handed.add(key)
+        super().__setitem__(key, value)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.handed.add(key)
+        return super().get(key, default)
+
+    def values(self) -> Any:
+        self.handed |= set(self)
+        return super().values()
+
+    def items(self) -> Any:
+        self.handed |= set(self)
+        return super().items()
+
+
 class _Domain:
     """A domain's tasks, and environments with its database, which is read once."""
 
@@ -70,22 +98,32 @@ class _Domain:
         self.base = pickle.dumps(first.tools.db)
         self.tables: dict[str, Any] = vars(pickle.loads(self.base))
 
-    def changed(self, db: Any) -> dict[str, Any]:
-        """Return copies of the entries of a database that differ from the domain's; whole tables that are lists."""
+    def watch(self, db: Any) -> None:
+        """Note from now on which entries of a database are handed out."""
+        vars(db).update({name: _Watched(table) for name, table in vars(db).items() if isinstance(table, dict)})
+
+    def changed(self, db: Any, before: dict[str, Any]) -> dict[str, Any]:
+        """Return copies of the entries of a database that differ from the domain's; whole tables that are lists.
+
+        `before` are the differences when this, or `put`, was last called.
+        """
         differ: dict[str, Any] = {}
         for name, table in vars(db).items():
             known = self.tables[name]
-            if not isinstance(table, dict):
+            if not isinstance(table, _Watched):
                 differ |= {name: copy.deepcopy(table)} if table != known else {}
-            elif keys := [key for key, value in table.items() if known.get(key) != value]:
-                differ[name] = {key: copy.deepcopy(table[key]) for key in keys}
+                continue
+            keys = sorted(key for key in {*table.handed, *before.get(name, ())} if key in table)
+            if changes := {key: value for key in keys if known.get(key) != (value := dict.get(table, key))}:
+                differ[name] = copy.deepcopy(changes)
+            table.handed.clear()
         return differ
 
     def put(self, db: Any, now: dict[str, Any], wanted: dict[str, Any]) -> None:
         """Change a database whose differences are `now` into the one whose differences are `wanted`."""
         for name in {*now, *wanted}:
             known, table = self.tables[name], vars(db)[name]
-            if not isinstance(table, dict):
+            if not isinstance(table, _Watched):
                 setattr(db, name, copy.deepcopy(wanted.get(name, known)))
                 continue
             for key in now.get(name, ()):
@@ -110,7 +148,9 @@ class _Desk(gym.Env[str, str]):
         if start is not None:
             self.live.set_state(start.initialization_data, start.initialization_actions, start.message_history or [])
         self.messages: list[Any] = [*((start and start.message_history) or ())]
-        self.differences: dict[str, Any] | None = None
+        self.world.watch(self.live.tools.db)
+        self.differences: dict[str, Any] = {}
+        self.stale = True
         return str(self.task.ticket if self.solo else self.task.user_scenario.instructions), {"won": False}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -123,8 +163,7 @@ class _Desk(gym.Env[str, str]):
             call = ToolCall.model_validate({**json.loads(action), "id": str(len(self.messages))})
         except (ValueError, TypeError) as error:
             return f"Error: {' '.join(str(error).split())}", 0.0, False, False, {"won": False}
-        if not self._only_reads(call):
-            self.differences = None
+        self.stale |= not self._only_reads(call)
         answer = self.live.get_response(call)
         self.messages += [AssistantMessage(role="assistant", tool_calls=[call]), answer]
         return answer.content or "", 0.0, False, False, {"won": False}
@@ -136,8 +175,8 @@ class _Desk(gym.Env[str, str]):
 
     def saved(self) -> tuple[Any, ...]:
         """Return what differs from the domain's database, the user's own database, and the messages."""
-        if self.differences is None:
-            self.differences = self.world.changed(self.live.tools.db)
+        if self.stale:
+            self.differences, self.stale = self.world.changed(self.live.tools.db, self.differences), False
         return self.task, self.differences, copy.deepcopy(getattr(self.live.user_tools, "db", None)), [*self.messages]
 
     def put(self, saved: tuple[Any, ...]) -> None:
