@@ -193,6 +193,11 @@ def test_reading_takes_linear_time():
         (Edit(kind="number", slot=1), call({"count": "two"}), None),
         (Edit(kind="argument", detail="count"), call({"number": 2}), call({"count": 2})),
         (Edit(kind="argument", detail="count"), call({"number": 2, "count": 2}), None),
+        (Edit(kind="list", slot=0), call({"items": [83, 49]}), call({"items": ["83", "49"]})),
+        (Edit(kind="argument"), call({"item": ["pen"], "counts": 2}), call({"items": ["pen"], "count": 2})),
+        (Edit(kind="argument"), call({"item": ["pen"], "number": 2}), None),
+        (Edit(kind="argument"), call({"item": "a", "items_wanted": "b"}), None),
+        (Edit(kind="argument"), call({"items": ["pen"]}), None),
         (Edit(kind="plural", slot=7), "go pier", None),
     ],
 )
@@ -283,6 +288,16 @@ def test_the_parts_of_an_argument_that_an_answer_names_are_lifted():
     texts = [lift(f"Number of {text[0]} not found.", "", ("#1", text)) for text in ("83, 49", "49, 83")]
     assert texts == ["Number of {part} not found."] * 2
     assert lift("83 is not in 5 of 12.", "", (["83", "49"],)) == "{0} is not in 5 of 12."
+
+
+def test_an_error_that_quotes_a_tool_and_its_arguments_is_the_same_for_all_tools():
+    errors = [
+        lift(f"Error: {tool}() got '{name}'", call, (), (tool, name))
+        for tool, name in (("buy", "item"), ("sell", "goods"))
+        for call in [json.dumps({"name": tool, "arguments": {name: 1}})]
+    ]
+    assert errors == ["Error: {name}() got '{name}'"] * 2
+    assert lift("You buy it.", "buy item", (), ("buy",)) == "You buy it."
 
 
 # ---------------------------------------------------------------- when rules speak

@@ -18,6 +18,7 @@ from align_echo.prompts import render
 from align_echo.types import AgentView, Turn
 from studies.foreign.__main__ import main
 from studies.foreign.agents import Script, cook_meal, find_command, guess_number, reveal_cell
+from studies.foreign.clerk import leave_out_sign, next_call, write_call
 from studies.foreign.messages import MessageCount, MessageTrial, count_message
 from studies.foreign.proposer import NAME, guess, serve
 from tests.desk_env import Desk
@@ -168,3 +169,21 @@ def test_the_script_in_place_of_a_model_guesses_from_what_a_model_reads():
     assert guess(system, "anything else") == "[]"
     with serve() as url, urllib.request.urlopen(f"{url}/models") as answer:
         assert json.load(answer)["data"] == [{"id": NAME}]
+
+
+def test_a_clerk_sends_a_call_twice_and_goes_on():
+    calls = [write_call("get_order", {"order_id": "#W1"}, [leave_out_sign]), write_call("list_all", {}, [])]
+    assert json.loads(calls[0])["arguments"] == {"order_id": "W1"}
+    turns: list[Turn] = []
+    said = []
+    for answer in ("Error: no such order", "Error: no such order", "All."):
+        said.append(next_call(calls, turns))
+        turns.append(Turn(reply="", action=said[-1], observation=answer))
+    assert [*said, next_call(calls, turns)] == [calls[0], calls[0], calls[1], "done"]
+
+
+def test_a_clerk_heeds_a_command_until_its_call_works():
+    call = write_call("get_order", {"order_id": "#W1"}, [leave_out_sign])
+    told = Turn(reply="", action=call, observation='Error: no. Write `{"name": "get_order", "arguments": {}}` instead.')
+    assert next_call([call], [told, told]) == call
+    assert next_call([call], [told, Turn(reply="", action='{"name": "get_order"}', observation="Order.")]) == "done"

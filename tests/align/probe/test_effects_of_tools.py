@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
 
 from align_echo.align.probe.effects.fixes import FixSearch
 from align_echo.align.probe.effects.outcomes import Observer
-from align_echo.align.probe.effects.trials import TrialBook
+from align_echo.align.probe.effects.trials import TrialBook, _misnamed, _with_own_names
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.rules.actions import ActionGrammar, Form, declared_forms
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.edits import Edit
-from align_echo.interface.rules.model import SayInstead
+from align_echo.interface.rules.model import RuleSet, SayInstead
 from align_echo.interface.rules.runtime import HeardAnswer, RuleRuntime
 from tests import quay_env
 from tests.quay_env import Quay, environment
@@ -103,3 +104,32 @@ def test_a_way_is_followed_once_and_a_runtime_goes_on_by_itself(monkeypatch: pyt
     assert [action for action in heard if action != "book"] == said
     assert "Nothing." not in search.runtime_at(state).texts
     assert len(search.runtime_at(state).answers) == len(said)
+
+
+def test_actions_that_end_the_episode_are_not_drawn_and_tools_are():
+    seen = observer(quay_env.Called, Form(text="done"))
+    start = seen.lab.start("0")
+    seen.going_on |= {"weigh", "stamp", "post", "book"}
+    parcels = [name for name in quay_env.NAMES if name in start.observation]
+    for name in parcels:
+        weighed = seen.play(start, call("weigh", parcel=name))
+        assert weighed is not None
+        seen.note(weighed)
+    seen._noted["done"]  # played before, and the episode never went on
+    search = FixSearch(seen)
+    search.learn_values()
+    drawn = {tree.key for _ in range(60) if (tree := search.draw(start.observation, random.Random(_)))}
+    assert {json.loads(key)[1][0] for key in drawn if json.loads(key)[0] == "weigh"} == set(parcels)
+    assert not any(json.loads(key)[0] == "done" for key in drawn)
+
+
+def test_surplus_arguments_are_drawn_anew_under_their_own_names():
+    tool = Form(tool="post", arguments=("parcel_id", "crane_id"))
+    grammar = ActionGrammar([tool])
+    reading = grammar.read(call("post", parcel="amber", crane="left"))
+    assert reading is not None
+    rule = SayInstead(form="post", answers=("Eh?",), edit=Edit(kind="argument"), text="T")
+    named = _with_own_names(reading, RuleSet(forms=(tool,), rules=(rule,)), grammar)
+    assert named.arguments == ("amber", "left")
+    drawn = _misnamed(named._replace(arguments=("beryl", "right")), named, reading.tree)
+    assert json.loads(grammar.write(drawn)) == json.loads(call("post", parcel="beryl", crane="right"))
