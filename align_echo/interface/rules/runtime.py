@@ -108,7 +108,7 @@ class RuleRuntime:
         self.raw = raw
         self.page = self.news = self.rules.reader.page(raw)
 
-    def fork(self) -> RuleRuntime:
+    def branch(self) -> RuleRuntime:
         """Return a runtime that goes on from here by itself."""
         other = copy.copy(self)
         other.effects, other.answers, other._answered = [*self.effects], [*self.answers], [*self._answered]

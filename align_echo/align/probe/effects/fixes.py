@@ -609,11 +609,11 @@ class _Followed:
             runtime = RuleRuntime(self._rules, start.opening or start.observation)
             runtime.begin(start.observation)
             self._at[start] = runtime
-        runtime = self._at[start].fork()
+        runtime = self._at[start].branch()
         for left, each in reversed([*enumerate(way)]):
             runtime.hear(each.actions[-1], each.observation)
             if left < KEPT_BEFORE:
-                self._at[each] = runtime.fork()
+                self._at[each] = runtime.branch()
         while len(self._at) > MOST_FOLLOWED:
             del self._at[next(iter(self._at))]
         return runtime
