@@ -213,6 +213,7 @@ def test_the_shipped_interface_says_nothing_false_on_unseen_games():
     assert findings.messages > 200
     assert {"do", "write", "already", "unseen"} <= set(findings.claims)
     assert findings.wrong == 0, findings.examples
+    assert findings.told["Write `move X to Y` instead of `put X in/on Y`"][0] > 0, "what is told of words is tried"
 
 
 @pytest.mark.slow
