@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import gymnasium as gym
 
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface, identity
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import NeedsStep
+from align_echo.interface.rules.place_guide import PlaceGuide
 from align_echo.rollout.batches import failed, run_tasks
 from align_echo.types import Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
@@ -106,12 +106,13 @@ def claims_of(source: str) -> Claims:
         needs = frozenset(steps | {(need.form, need.step) for need in lists.needs})
         pairs = frozenset((pair.do, pair.undo) for pair in lists.vocabulary.pairs)
         return Claims(needs, pairs, frozenset((form, rule.edit.detail) for form, rule in lists.wordings.items()))
-    spec = read_spec(source)
-    if spec is None or "forms" not in spec:
+    rules = read_rule_set(source)
+    if rules is None or rules.places is None:
         return Claims()
-    wordings = frozenset(spec["forms"].items())
-    about_things = [form for form in spec["templates"] if "{" in form and form not in spec["movers"]]
-    return Claims(frozenset((form, spec["travel"]) for form in about_things if spec["travel"]), wordings=wordings)
+    guide = PlaceGuide(rules.places, rules)
+    wordings = frozenset((form, guide.reading(form)) for form in guide.wordings)
+    about_things = [form for form in guide.known.forms if "{" in form and form not in guide.known.movers]
+    return Claims(frozenset((form, guide.travel) for form in about_things if guide.travel), wordings=wordings)
 
 
 def truths(world: World) -> dict[str, frozenset[Pair]]:

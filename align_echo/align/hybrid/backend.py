@@ -26,7 +26,6 @@ from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.effects.outcomes import distinct_actions, episode_actions, episode_texts
-from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.rule_file import merge_rules, read_rule_set, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
@@ -384,10 +383,8 @@ class HybridBackend:
         own = [("confirmed" in detail or "withdrawn" in detail) for detail in details]
         of_probe = [misalignment for misalignment, mine in zip(new, own, strict=True) if not mine]
         of_model = [misalignment for misalignment, mine in zip(new, own, strict=True) if mine]
-        rules, plain = read_rule_set(interface.source), interface
-        if read_spec(interface.source) is not None:  # the probe's code, which it rewrites from its own data
-            plain = interface.model_copy(update={"source": findings.without_rules(interface.source)})
-        written = self._probe.optimize(of_probe, plain)
+        rules = read_rule_set(interface.source)
+        written = self._probe.optimize(of_probe, interface)
         rules = read_rule_set(written.source) or rules
         gone = [detail["withdrawn"] for detail in details if "withdrawn" in detail]
         if rules is not None and gone:

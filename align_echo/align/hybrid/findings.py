@@ -252,16 +252,6 @@ def write_source(before: str, contract: InterfaceContract, rules: RuleSet, known
     return f"{_head(contract, rules, known)}\n\n{code.strip()}\n"
 
 
-def without_rules(source: str) -> str:
-    """Return source without its rules as data."""
-    tree = parse_source(source)
-    named = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RULES"]
-    lines = source.splitlines()
-    for node in reversed(named):
-        lines[node.lineno - 1 : node.end_lineno] = []
-    return "\n".join(lines) + "\n"
-
-
 def _head(contract: InterfaceContract, rules: RuleSet, known: Sequence[RuleRecord]) -> str:
     confirmed = {record.text for record in known if not record.untested}
     unsure = {record.text for record in known if record.untested}

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from align_echo.align.budget import Budget, BudgetSpentError
-from align_echo.align.probe import emit, rule_file
+from align_echo.align.probe import rule_file
 from align_echo.align.probe.cases import (
     Case,
     Slots,
@@ -179,17 +179,17 @@ class ProbeBackend:
         self.lab.forget()
         failed = lost_of(played)
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
-        spec = emit.read_spec(interface.source)
-        check_format(spec)
+        check_format(interface.source)
         listed = self.lists(failed[0].task_id)
         rules = read_rule_set(interface.source)
         before = DecisionLists(rules.vocabulary, rules.rules) if rules and rules.vocabulary else None
         fresh: list[Misalignment] = []
         of_pages = rules if rules is not None and rules.pages else None
-        if of_pages or (spec is None and before is None and pages.is_silent(self.lab, failed)):
+        of_places = rules if rules is not None and rules.places else None
+        if of_pages or (before is None and pages.is_silent(self.lab, failed)):
             fresh = pages.analyze(self.lab, failed, of_pages, self._fresh, rng, self._say)
-        elif "travel" in (spec or {}) or (not listed and self._offers_much()):
-            fresh = learner.analyze(self.lab, failed, spec, self._fresh, rng, self._say)
+        elif of_places or (not listed and self._offers_much()):
+            fresh = learner.analyze(self.lab, failed, of_places, self._fresh, rng, self._say)
         else:
             declared = isinstance(self.lab.env.unwrapped, PlainEnv)
             if before is None and declared and not (listed and self._has_names()):
@@ -198,7 +198,7 @@ class ProbeBackend:
             if (rules is None or before) and not (fresh if self._guesses_refusals() else of_actions):
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
                 fresh = (self._analyze(failed, before, rng) if read else []) or fresh
-        if not fresh and spec is None and rules is None and not self.budget.cut:
+        if not fresh and rules is None and not self.budget.cut:
             self._note(nothing_found(failed))
         texts = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in texts]
@@ -473,15 +473,12 @@ class ProbeBackend:
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         """Write an interface for the new misalignments."""
-        spec = emit.read_spec(interface.source)
         details = [json.loads(misalignment.detail) for misalignment in new]
         rules = read_rule_set(interface.source)
         for learned in filter(None, (rules_in(misalignment.detail) for misalignment in new)):
             rules = merge_rules(rules, learned)
         rules = rules and drop_rules(rules, {detail["dropped"] for detail in details if "dropped" in detail})
-        for detail in details:
-            spec = spec if "ruleset" in detail or "dropped" in detail else learner.apply_detail(spec, detail)
-        if spec is None and rules is None:
+        if rules is None:
             return interface
         old = interface.provenance
         provenance = Provenance(
@@ -496,11 +493,7 @@ class ProbeBackend:
             rules=records(old.rules, new),
             engine_steps=old.engine_steps + self._steps_since(),
         )
-        if rules is not None:
-            source = rule_file.source(rules, interface.contract)
-        else:
-            assert spec is not None
-            source = learner.source(spec, interface.contract)
+        source = rule_file.source(rules, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
 
     def _steps_since(self) -> int:

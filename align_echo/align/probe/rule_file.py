@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -14,10 +14,19 @@ from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface.contract import InterfaceContract
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.decisions import HEADING, DecisionLists
-from align_echo.interface.rules.model import RuleSet, SituationRule, dump, load_rules
+from align_echo.interface.rules.model import (
+    BareNames,
+    Elsewhere,
+    InSight,
+    Rule,
+    RuleSet,
+    SituationRule,
+    dump,
+    load_rules,
+)
+from align_echo.interface.rules.places import Surroundings, listed
 from align_echo.interface.rules.vocabulary import Vocabulary
 
-OLD_KEYS = frozenset(["breaks", "pairs"])
 """Keys of a `SPEC` by older releases."""
 
 WIDTH = 150
@@ -46,15 +55,24 @@ def merge_rules(old: RuleSet | None, new: RuleSet) -> RuleSet:
         values=values,
         kinds={**old.kinds, **new.kinds},
         pages=new.pages or old.pages,
+        places=new.places or old.places,
         vocabulary=_merged_vocabulary(old.vocabulary, new.vocabulary),
-        rules=(*old.rules, *(rule for rule in new.rules if rule not in old.rules)),
+        rules=_joined_rules(old.rules, new.rules),
     )
 
 
 def drop_rules(rules: RuleSet, keys: Collection[str]) -> RuleSet:
-    """Drop rules on situations by their keys."""
-    left = tuple(rule for rule in rules.rules if not (isinstance(rule, SituationRule) and rule.key in keys))
+    """Drop rules on situations by their keys, others by their texts."""
+    named = ((rule.key if isinstance(rule, SituationRule) else rule.text, rule) for rule in rules.rules)
+    left = tuple(rule for key, rule in named if key not in keys)
     return rules.model_copy(update={"rules": left})
+
+
+def _joined_rules(old: Sequence[Rule], new: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Join rules; one about the forms that take any name in sight replaces the one before."""
+    replaced = any(isinstance(rule, InSight) for rule in new)
+    left = [rule for rule in old if not (replaced and isinstance(rule, InSight))]
+    return (*left, *(rule for rule in new if rule not in left))
 
 
 def _joined(old: Values, new: Values) -> Values:
@@ -66,12 +84,34 @@ def _merged_vocabulary(old: Vocabulary | None, new: Vocabulary | None) -> Vocabu
     return old.merged(new) if old and new else old or new
 
 
-def situations_text(rules: RuleSet) -> str:
-    """Write the text that rules on situations tell up front, and beside them others; "" without a vocabulary."""
+def told_text(rules: RuleSet) -> str:
+    """Write the text told up front where it holds more than the rules' own texts; else ""."""
+    if rules.places is not None:
+        return _places_text(rules.places, rules.rules)
     if rules.vocabulary is None:
         return ""
     lists = DecisionLists(rules.vocabulary, rules.rules)
     return "\n- ".join(dict.fromkeys([lists.rules_text(), *(rule.text for rule in lists.others)]))
+
+
+def _places_text(known: Surroundings, rules: Sequence[Rule]) -> str:
+    """Write what rules about places tell up front, in an order that reads well."""
+    kinds: tuple[type[Rule], ...] = (InSight, Elsewhere, BareNames)
+    texts = {kind: [rule.text for rule in rules if isinstance(rule, kind)] for kind in kinds}
+    return "\n- ".join(
+        [
+            HEADING,
+            f"These forms are understood: {listed(known.always)}",
+            *([f"Some tasks understand these too: {listed(known.sometimes)}"] if known.sometimes else []),
+            *texts[InSight],
+            *(f'"{text}" means that the action was refused; it does not say why' for text in known.refusals),
+            *(rule.text for rule in rules if not isinstance(rule, InSight | Elsewhere | BareNames)),
+            *texts[Elsewhere],
+            *([f"Places: {', '.join(known.places)}"] if texts[Elsewhere] else []),
+            *texts[BareNames],
+            *([f"What is in sight: {listed(known.views)}"] if known.views else []),
+        ]
+    )
 
 
 def source(rules: RuleSet, contract: InterfaceContract) -> str:
@@ -98,8 +138,8 @@ def _infer_rules(rules: RuleSet) -> str:
     """Write the body of `InferRules`."""
     if rules.pages:
         return "    return ''"
-    if rules.vocabulary:
-        return f"    return (\n        {write_lines(situations_text(rules))}\n    )"
+    if text := told_text(rules):
+        return f"    return (\n        {write_lines(text)}\n    )"
     told = f"{HEADING!r} + '\\n- ' + '\\n- '.join(texts) if texts else ''"
     return f"    texts = list(dict.fromkeys(rule['text'] for rule in RULES['rules']))\n    return {told}"
 
@@ -145,10 +185,13 @@ def read_rule_set(code: str) -> RuleSet | None:
     return None
 
 
-def check_format(spec: Mapping[str, Any] | None) -> None:
-    """Raise `UsageError` for the `SPEC` of an interface by an older release, which is played but not learned from."""
-    if spec is not None and not spec.keys().isdisjoint(OLD_KEYS):
-        raise UsageError("its interface has rules as an older release wrote them: it can be played, not learned from")
+def check_format(code: str) -> None:
+    """Raise `UsageError` for an interface of an older release, which is played but not learned from."""
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["SPEC"]:
+            raise UsageError(
+                "its interface has rules as an older release wrote them: it can be played, not learned from"
+            )
 
 
 def rules_in(detail: str) -> RuleSet | None:

@@ -20,6 +20,7 @@ from align_echo.interface.rules.actions import MOST_FORMS, Form, Say, Term, is_s
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.edits import Edit
 from align_echo.interface.rules.pages import MOST_PARTS, PageOffers
+from align_echo.interface.rules.places import PlaceForm, Surroundings
 from align_echo.interface.rules.situations import (
     OTHER_LETTERS,
     NameTerm,
@@ -55,6 +56,10 @@ def plain_text(text: str) -> str:
 def fill_words(say: str, words: Mapping[str, str]) -> str:
     """Fill a message's template."""
     return re.sub(r"\{\w+\}", lambda slot: words.get(slot[0], slot[0]), say)
+
+
+SAY_FORM = "`{action}` is not understood; write `{step}` instead."
+"""Message about an action in words that the environment does not know."""
 
 
 class Effect(Frozen):
@@ -216,7 +221,37 @@ class NamedBeside(Frozen):
     shift: int = Field(ge=-MOST_PARTS, le=MOST_PARTS)
     regions: tuple[str, ...]
     text: str
-    say: Say = "`{action}` is not understood; write `{step}` instead."
+    say: Say = SAY_FORM
+
+
+class InSight(Frozen):
+    """Any name in sight can be named in one of `forms`."""
+
+    kind: Literal["in_sight"] = "in_sight"
+    forms: tuple[PlaceForm, ...]
+    text: str
+    say: Say = SAY_FORM
+
+
+class Elsewhere(Frozen):
+    """An action is refused where a name in it is not in sight; `form` leads to any place, whatever it is said of.
+
+    `say_far` is the message about a form that leads to near places alone.
+    """
+
+    kind: Literal["elsewhere"] = "elsewhere"
+    form: PlaceForm
+    text: str
+    say: Say = "`{action}` does not work yet: you need to `{step}` first."
+    say_far: Say = "`{action}` is not possible from here; write `{step}` instead."
+
+
+class BareNames(Frozen):
+    """A name is understood only without further words around it."""
+
+    kind: Literal["bare_names"] = "bare_names"
+    text: str
+    say: Say = "Words around a name are not understood: here {names} must stand alone."
 
 
 class NeedsPage(Frozen):
@@ -406,7 +441,10 @@ Rule = Annotated[
     | AlwaysNeeds
     | AlreadySo
     | AllowedWhere
-    | MayNeed,
+    | MayNeed
+    | InSight
+    | Elsewhere
+    | BareNames,
     Field(discriminator="kind"),
 ]
 
@@ -418,8 +456,8 @@ class RuleSet(Frozen):
     by any other answer the action took effect. `values` maps a form to values of each argument that worked in several
     tasks, `kinds` to the kinds of names (`kind_name`) with which it took effect, where the same came again. `names`
     part arguments that stand side by side; a number in a name stands for any. `pages`: what pages offer that
-    stay as they are when an action is refused. `vocabulary` is what rules on situations (`SituationRule`) and their
-    messages are about.
+    stay as they are when an action is refused. `places`: what can be said and seen where forms and names are offered.
+    `vocabulary` is what rules on situations (`SituationRule`) and their messages are about.
     """
 
     forms: tuple[Form, ...] = ()
@@ -431,6 +469,7 @@ class RuleSet(Frozen):
     kinds: dict[str, tuple[tuple[str, ...], ...]] = Field(default_factory=dict)
     pages: PageOffers | None = None
     vocabulary: Vocabulary | None = None
+    places: Surroundings | None = None
     rules: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
 
     @model_validator(mode="after")

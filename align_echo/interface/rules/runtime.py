@@ -26,7 +26,7 @@ from align_echo.interface.rules.actions import (
     text_of,
 )
 from align_echo.interface.rules.answers import SAME
-from align_echo.interface.rules.decisions import make_guide
+from align_echo.interface.rules.decisions import SituationGuide, make_guide
 from align_echo.interface.rules.edits import apply_edit
 from align_echo.interface.rules.model import (
     Advice,
@@ -46,6 +46,7 @@ from align_echo.interface.rules.model import (
     plain_text,
 )
 from align_echo.interface.rules.page_guide import PageGuide
+from align_echo.interface.rules.place_guide import PlaceGuide
 
 DEPTH = 4
 """Maximum steps that lead back from an action to the first that is possible."""
@@ -84,7 +85,9 @@ class RuleRuntime:
         self._answered: list[tuple[ActionTree, str]] = []
         self.answers: list[str] = []
         self._pages = PageGuide(rules.pages, rules.rules) if rules.pages else None
-        self._guide = make_guide(rules, opening, task)
+        self._guide: SituationGuide | PlaceGuide | None = make_guide(rules, opening, task)
+        if rules.places:
+            self._guide = PlaceGuide(rules.places, rules, opening, task)
         self._views: dict[str, str] = {}
         self._page_named = ""
         self._advised = ""
@@ -111,6 +114,7 @@ class RuleRuntime:
     def branch(self) -> RuleRuntime:
         """Return a runtime that goes on from here by itself."""
         other = copy.copy(self)
+        other._guide = copy.deepcopy(self._guide)
         other.effects, other.answers, other._answered = [*self.effects], [*self.answers], [*self._answered]
         other._in_vain, other._claimed = self._in_vain.copy(), self._claimed.copy()
         return other

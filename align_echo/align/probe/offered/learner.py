@@ -1,4 +1,4 @@
-"""Probe for offered vocabulary: misalignments from failures, and an interface from misalignments.
+"""Probe for offered vocabulary: misalignments from failures.
 
 It keeps no state between iterations; earlier results are read from the interface.
 """
@@ -10,14 +10,11 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.emit import assemble_source
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.findings import WRONG
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.survey import (
     MiswordedForm,
     VocabularySurvey,
@@ -31,7 +28,9 @@ from align_echo.align.probe.offered.survey import (
     survey_task,
     view_texts,
 )
-from align_echo.interface.contract import InterfaceContract
+from align_echo.interface.rules.model import BareNames, Elsewhere, InSight, Rule, RuleSet, SayInstead, dump
+from align_echo.interface.rules.place_guide import PlaceGuide, misworded
+from align_echo.interface.rules.places import Surroundings, asks, fill_names, letters, listed
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- what was learned, on trial
@@ -48,34 +47,34 @@ HINTS = 3
 
 
 def try_on_fresh(
-    lab: Lab, survey: VocabularySurvey, spec: dict[str, Any], tasks: Sequence[str], rng: random.Random
+    lab: Lab, survey: VocabularySurvey, rules: RuleSet, tasks: Sequence[str], rng: random.Random
 ) -> TrialCounts:
-    """Test every claim of a spec on fresh tasks, up to the end of the budget."""
+    """Test every rule on fresh tasks, up to the end of the budget."""
     trials = TrialCounts()
     with suppress(BudgetSpentError):
-        _try_tasks(lab, survey, spec, tasks, rng, trials)
+        _try_tasks(lab, survey, rules, tasks, rng, trials)
     return trials
 
 
 def _try_tasks(
     lab: Lab,
     survey: VocabularySurvey,
-    spec: dict[str, Any],
+    rules: RuleSet,
     tasks: Sequence[str],
     rng: random.Random,
     trials: TrialCounts,
 ) -> None:
     for task_id in tasks:
         states = survey_task(lab, survey, task_id, rng, thorough=False)
-        if len(states) > 1 and spec["travel"]:
+        if len(states) > 1 and guide(rules).travel:
             for _ in range(TRIALS_PER_TASK):
                 first, second = rng.sample(states, 2)
-                _try_reach(lab, survey, spec, first, second, rng, trials)
-        for form in sorted(spec["forms"]):
+                _try_reach(lab, survey, rules, first, second, rng, trials)
+        for form in sorted(guide(rules).wordings):
             for _ in range(TRIALS_PER_TASK // 2):
-                _try_form(lab, survey, spec, form, rng.choice(states), rng, trials)
+                _try_form(lab, survey, rules, form, rng.choice(states), rng, trials)
         for state in rng.sample(states, min(SURE_STATES, len(states))):
-            _try_sure(lab, survey, spec, state, rng, trials)
+            _try_sure(lab, survey, rules, state, rng, trials)
 
 
 def _count(trials: TrialCounts, claim: str, task_id: str, action: str, *, passed: bool) -> None:
@@ -88,25 +87,23 @@ def _count(trials: TrialCounts, claim: str, task_id: str, action: str, *, passed
 def _try_reach(
     lab: Lab,
     survey: VocabularySurvey,
-    spec: dict[str, Any],
+    rules: RuleSet,
     first: LabState,
     second: LabState,
     rng: random.Random,
     trials: TrialCounts,
 ) -> None:
     """See an object in a place, go elsewhere, and repeat an action understood in the first place."""
-    history = runtime.new_history()
-    runtime.watch(spec, history, view_texts(lab, first, spec["views"]))
-    away = lab.after(first, runtime.fill(spec["travel"], [_current_place(lab, spec, second)]))
+    known = guide(rules, lab, first)
+    place = known.known.place_in(lab.look(second, known.known.views[0]))
+    away = lab.after(first, fill_names(known.travel, [place]))
     if away.over or survey.refused(away):
         return
-    runtime.watch(spec, history, view_texts(lab, away, spec["views"]))
+    known.sight.watch(view_texts(lab, away, known.known.views))
     names = [
         name
         for name in sorted(names_in(lab, first))
-        if name not in survey.places
-        and runtime.last_seen(spec, history, name)
-        and not runtime.at_hand(spec, history, name)
+        if name not in survey.places and known.sight.last_seen(name) and not known.sight.is_at_hand(name)
     ]
     templates = [
         template
@@ -117,43 +114,38 @@ def _try_reach(
         if not names or not templates:
             return
         template, name = rng.choice(templates), rng.choice(names)
-        action = runtime.fill(template, [name])
+        action = fill_names(template, [name])
         result = lab.after(first, action)
         if survey.refused(result) or result.over or not survey.refused(lab.after(away, action)):
             continue
-        step = runtime.missing_step(spec, history, template, [name])
+        step = known.missing_step(template, [name])
         back = lab.after(away, step) if step else away
         passed = not back.over and not survey.refused(lab.after(back, action))
         _count(trials, REACH, away.task_id, action, passed=passed)
         return
 
 
-def _current_place(lab: Lab, spec: dict[str, Any], state: LabState) -> str:
-    """Return the name of a state's place."""
-    return runtime.place_in(spec, lab.look(state, spec["views"][0]))
-
-
 def _try_form(
     lab: Lab,
     survey: VocabularySurvey,
-    spec: dict[str, Any],
+    rules: RuleSet,
     form: str,
     state: LabState,
     rng: random.Random,
     trials: TrialCounts,
 ) -> None:
     """Say a form with things at hand (or places for movement); the form itself must be refused."""
-    history = runtime.new_history()
-    runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
-    goes = spec["forms"][form] in spec["movers"]
+    known = guide(rules, lab, state)
+    reading = known.reading(form)
+    goes = reading in known.known.movers
     offers = sorted(survey.places if goes else names_in(lab, state) - survey.places)
-    names = [name for name in offers if (name != history["place"] if goes else runtime.at_hand(spec, history, name))]
+    names = [name for name in offers if (name != known.sight.place if goes else known.sight.is_at_hand(name))]
     arity = form.count("{")
     for _ in range(NAMES_TRIED):
         if len(names) < arity:
             return
         chosen = rng.sample(names, arity)
-        misworded, wanted = runtime.fill(form, chosen), runtime.fill(spec["forms"][form], chosen)
+        misworded, wanted = fill_names(form, chosen), fill_names(reading, chosen)
         after = lab.after(state, wanted)
         if after.over:
             continue
@@ -163,37 +155,36 @@ def _try_form(
 
 
 def _try_sure(
-    lab: Lab, survey: VocabularySurvey, spec: dict[str, Any], state: LabState, rng: random.Random, trials: TrialCounts
+    lab: Lab, survey: VocabularySurvey, rules: RuleSet, state: LabState, rng: random.Random, trials: TrialCounts
 ) -> None:
     """Try templates with names at hand; a single refusal disqualifies a template.
 
     Like readings, tries without a visible effect are not undone; refusals count only in the state itself.
     """
-    history = runtime.new_history()
-    runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
-    objects = [name for name in spec["names"] if name not in spec["places"]]
-    names = [name for name in objects if runtime.at_hand(spec, history, name)]
+    known = guide(rules, lab, state)
+    objects = [name for name in known.known.names if name not in known.known.places]
+    names = [name for name in objects if known.sight.is_at_hand(name)]
     current = state
     for template in survey.always():
-        if template.count("{") != 1 or template in spec["movers"]:
+        if template.count("{") != 1 or template in known.known.movers:
             continue
         for name in rng.sample(names, min(SURE_NAMES, len(names))):
             if trials.refuted[SURE + template]:
                 break
-            action = runtime.fill(template, [name])
+            action = fill_names(template, [name])
             after = lab.after(current, action)
             if survey.refused(after) and current is not state:
                 after = lab.after(state, action)
             _count(trials, SURE + template, state.task_id, action, passed=not survey.refused(after))
             if not survey.refused(after):
-                changed = after.over or runtime.asks(after.observation) or compare_views(lab, survey, current, after)
+                changed = after.over or asks(after.observation) or compare_views(lab, survey, current, after)
                 current = state if changed else after
 
 
 def try_bare_names(
     lab: Lab,
     survey: VocabularySurvey,
-    spec: dict[str, Any],
+    rules: RuleSet,
     refused: Sequence[tuple[LabState, str]],
     trials: TrialCounts,
 ) -> None:
@@ -201,52 +192,50 @@ def try_bare_names(
     counts: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
         text = " ".join(action.lower().split())
-        history = runtime.new_history()
-        runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
-        match = runtime.understood({**spec, "forms": {}}, history, text)
-        if match is None or match[0] in spec["movers"] or len(lift_names(spec["names"], text)[1]) > len(match[1]):
+        known = guide(rules, lab, state)
+        match = known.understood(text, exact=True)
+        if match is None or match[0] in known.known.movers:
             continue
-        names = [runtime.bare(spec, history, name) or name for name in match[1]]
-        wanted = runtime.fill(match[0], names)
+        if len(lift_names(known.known.names, text)[1]) > len(match[1]):
+            continue
+        names = [known.shorten(name) for name in match[1]]
+        wanted = fill_names(match[0], names)
         counts[state.task_id, wanted] += 1
         if wanted == text or counts[state.task_id, wanted] > 1:
             continue
-        if all(runtime.at_hand(spec, history, name) for name in names):
-            passed = _leads_on(lab, survey, spec, history, state, match[0], names)
-            _count(trials, BARE, state.task_id, text, passed=passed)
+        if all(known.sight.is_at_hand(name) for name in names):
+            _count(trials, BARE, state.task_id, text, passed=_leads_on(lab, survey, known, state, match[0], names))
 
 
 def _leads_on(
-    lab: Lab,
-    survey: VocabularySurvey,
-    spec: dict[str, Any],
-    history: dict[str, Any],
-    state: LabState,
-    form: str,
-    names: list[str],
+    lab: Lab, survey: VocabularySurvey, known: PlaceGuide, state: LabState, form: str, names: list[str]
 ) -> bool:
     """Check if an action with these names, or with ever shorter ones, is understood, as the advice would continue."""
     for _ in range(HINTS):
-        if not survey.refused(lab.after(state, runtime.fill(form, names))):
+        if not survey.refused(lab.after(state, fill_names(form, names))):
             return True
-        shorter = [runtime.bare(spec, history, name) or name for name in names]
+        shorter = [known.shorten(name) for name in names]
         if shorter == names:
             return False
         names = shorter
     return False
 
 
-# ---------------------------------------------------------------- write the interface's source
+def guide(rules: RuleSet, lab: Lab | None = None, state: LabState | None = None) -> PlaceGuide:
+    """Return a guide by these rules that has seen a state."""
+    assert rules.places is not None
+    guide = PlaceGuide(rules.places, rules)
+    if lab is not None and state is not None:
+        guide.sight.watch(view_texts(lab, state, rules.places.views))
+    return guide
 
 
-def form_in_words(form: str, template: str) -> str:
-    """Write a misworded form as a sentence."""
-    return f"Write `{runtime.letters(template)}` instead of `{runtime.letters(form)}`"
+# ---------------------------------------------------------------- rules in words
 
 
 def reach_in_words(travel: str) -> str:
     """Write the rule about things in other places."""
-    way = runtime.fill(travel, ["the place where it was seen"])
+    way = fill_names(travel, ["the place where it was seen"])
     return f"An action is refused when a thing it names is not in sight here: `{way}` first"
 
 
@@ -254,70 +243,12 @@ BARE_IN_WORDS = "A thing is named by the words that the engine has for it, witho
 """Rule about names with extra words."""
 
 
-def sure_in_words(templates: list[str]) -> str:
+def sure_in_words(templates: Iterable[str]) -> str:
     """Write the rule about forms accepting any name at hand."""
-    return "Whatever is in sight can be named in " + runtime.listed(templates)
-
-
-def rules_text(spec: dict[str, Any]) -> str:
-    """Write the rules text of `InferRules`."""
-    lines = ["Learned by experiment in this environment:"]
-    lines.append("- These forms are understood: " + runtime.listed(spec["always"]))
-    rare = [template for template in spec["templates"] if template not in spec["always"]]
-    if rare:
-        lines.append("- Some tasks understand these too: " + runtime.listed(rare))
-    if spec["sure"]:
-        lines.append(f"- {sure_in_words(spec['sure'])}")
-    for text in spec["uninformative"]:
-        lines.append(f'- "{text}" means that the action was refused; it does not say why')
-    lines += [f"- {form_in_words(form, template)}" for form, template in sorted(spec["forms"].items())]
-    if spec["travel"]:
-        lines.append(f"- {reach_in_words(spec['travel'])}")
-        lines.append("- Places: " + ", ".join(spec["places"]))
-    if spec["bare"]:
-        lines.append(f"- {BARE_IN_WORDS}")
-    if spec["views"]:
-        lines.append("- What is in sight: " + ", ".join(f"`{view}`" for view in spec["views"]))
-    return "\n".join(lines)
-
-
-def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
-    """Build the interface source under a contract."""
-    layout = contract.layout
-    first, task = contract.wrap_step_args[1:3]
-    functions = f"""\
-def InferRules({", ".join(contract.infer_rules_args)}):
-    return {rules_text(spec)!r}
-
-
-def WrapStep({", ".join(contract.wrap_step_args)}):
-    if not hasattr(env, 'history'):
-        env.history = new_history({first} + '\\n' + {task})
-        watch(SPEC, env.history, [{layout.view} for view in SPEC['views']])
-    {layout.call}
-    seen, *rest = {layout.returned}
-    read_text(env.history, seen)
-    if seen.strip() in SPEC['uninformative']:
-        advice = advise(SPEC, env.history, agent_action)
-        return (seen + ' ' + advice).strip(), *rest
-    if not asks(seen):
-        watch(SPEC, env.history, [{layout.view} for view in SPEC['views']])
-    return seen, *rest"""
-    return assemble_source(spec, contract, runtime, functions)
+    return "Whatever is in sight can be named in " + listed(templates)
 
 
 # ---------------------------------------------------------------- the probe's analysis on offered vocabulary
-
-Spec = dict[str, Any]
-
-EMPTY: Spec = {
-    **{part: [] for part in ("uninformative", "templates", "always", "sure", "views", "places", "movers")},
-    **{part: [] for part in ("names", "before", "after")},
-    "forms": {},
-    "travel": "",
-    "bare": False,
-}
-"""Spec before anything was learned."""
 
 MIN_ACTIONS = 5
 MIN_KINDS = 2
@@ -360,13 +291,14 @@ def silent_on_names(answers: Iterable[str], survey: VocabularySurvey) -> list[st
 def analyze(
     lab: Lab,
     failed: Sequence[Trajectory],
-    before: Spec | None,
+    before: RuleSet | None,
     fresh: Sequence[str],
     rng: random.Random,
     say: Callable[[str], None],
 ) -> list[Misalignment]:
     """Learn from failures beyond `before` and verify on fresh tasks. Empty if all answers are informative."""
-    answers = sorted({*uninformative(failed), *(before["uninformative"] if before else ())})
+    old = before.places if before is not None else None
+    answers = sorted({*uninformative(failed), *(old.refusals if old else ())})
     if not answers:
         return []
     tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
@@ -374,28 +306,36 @@ def analyze(
     survey.uninformative = silent_on_names(answers, survey)
     if not survey.uninformative:
         return []
-    surveyed = frozenset(survey.names)
+    surveyed = tuple(sorted(survey.names))
     refused = refused_sayings(lab, survey, failed)
     sayings = lifted_sayings(lab, survey, refused)
-    spec = _merged(before, survey)
+    places, travel = _merged(lab, old, survey), survey.travel()
+    known = before.rules if before is not None else ()
+    moves = [Elsewhere(form=travel, text=reach_in_words(travel))] if travel else []
+    left = [rule for rule in known if not isinstance(rule, SayInstead) and not (moves and isinstance(rule, Elsewhere))]
     count = len({saying.form for saying in sayings})
     say(f"{len(sayings)} refused sayings, {count} forms ({lab.steps} engine steps so far)")
-    forms = learn_forms(lab, survey, sayings, spec["forms"])
-    candidate = {**spec, "forms": {**spec["forms"], **{form: misworded.reading for form, misworded in forms.items()}}}
+    wordings = {rule.form: rule for rule in known if isinstance(rule, SayInstead)}
+    forms = learn_forms(lab, survey, sayings, wordings)
+    wordings |= {form: misworded(form, learned.reading) for form, learned in forms.items()}
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
-    trials = try_on_fresh(lab, survey, candidate, untouched, rng)
-    spec = {**spec, "always": _always(before, survey)}
+    rules = RuleSet(places=places, rules=(*left, *moves, *wordings.values()))
+    trials = try_on_fresh(lab, survey, rules, untouched, rng)
     other_tasks = [refusal for refusal in refused if refusal[0].task_id not in survey.tasks]
     with suppress(BudgetSpentError):
-        try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, other_tasks, trials)
+        spoken = places.model_copy(update={"names": surveyed})
+        try_bare_names(lab, survey, rules.model_copy(update={"places": spoken}), other_tasks, trials)
     say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
+    always = _always(old, survey)
+    sometimes = tuple(form for form in places.forms if form not in always)
+    places = places.model_copy(update={"always": always, "sometimes": sometimes})
     return [
-        *_about_refusals(before, spec, failed),
-        *_about_reach(before, spec, trials),
-        *_about_bare_names(before, trials),
-        *_about_sure(before, spec, trials),
+        *_about_refusals(old, places, failed),
+        *_about_reach(known, rules, trials),
+        *_about_bare_names(known, trials),
+        *_about_sure(known, always, trials),
         *_about_forms(forms, trials),
-        *_about_wrong_forms(spec, trials),
+        *_about_wrong_forms([rule for rule in known if isinstance(rule, SayInstead)], trials),
     ]
 
 
@@ -412,173 +352,181 @@ def _surveyed(
     return survey
 
 
-def _merged(before: Spec | None, survey: VocabularySurvey) -> Spec:
-    """Merge the new vocabulary with earlier forms."""
-    old: Spec = {**EMPTY, **(before or {})}
-    travel = survey.travel() or old["travel"]
-    return {
-        "uninformative": sorted({*old["uninformative"], *survey.uninformative}),
-        "templates": sorted({*old["templates"], *survey.templates}),
-        "always": _always(before, survey),
-        "sure": old["sure"],
-        "forms": old["forms"],
-        "views": survey.looks() or old["views"],
-        "places": sorted({*old["places"], *survey.places}),
-        "travel": travel,
-        "movers": sorted({*old["movers"], *survey.movers()}),
-        "names": sorted({*old["names"], *survey.names}),
-        "before": sorted({*old["before"], *often(survey.before)}),
-        "after": sorted({*old["after"], *often(survey.after)}),
-        "bare": old["bare"],
-    }
+def _merged(lab: Lab, before: Surroundings | None, survey: VocabularySurvey) -> Surroundings:
+    """Merge the new vocabulary with an earlier one."""
+    old = before or Surroundings(refusals=())
+    views, always = tuple(survey.looks()) or old.views, _always(before, survey)
+    starts = [lab.start(task_id) for task_id in sorted(survey.tasks)]
+    return Surroundings(
+        refusals=_joined(old.refusals, survey.uninformative),
+        always=always,
+        sometimes=tuple(sorted({*old.forms, *survey.templates} - {*always})),
+        views=views,
+        opening=bool(views) and all(lab.look(state, views[0]).strip() == state.observation.strip() for state in starts),
+        places=_joined(old.places, survey.places),
+        movers=_joined(old.movers, survey.movers()),
+        before=_joined(old.before, often(survey.before)),
+        after=_joined(old.after, often(survey.after)),
+        names=_joined(old.names, survey.names),
+    )
 
 
-def _always(before: Spec | None, survey: VocabularySurvey) -> list[str]:
+def _joined(old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({*old, *new}))
+
+
+def _always(before: Surroundings | None, survey: VocabularySurvey) -> tuple[str, ...]:
     """List templates offered by every task so far."""
-    return [template for template in survey.always() if before is None or template in before["always"]]
-
-
-def apply_detail(spec: Spec | None, detail: Spec) -> Spec:
-    """Apply a misalignment's detail to a spec."""
-    if "offered" in detail:
-        old = spec or EMPTY
-        return {**detail["offered"], **{part: old[part] for part in ("forms", "travel", "bare", "sure")}}
-    assert spec is not None, "the vocabulary comes first"
-    if not detail.keys().isdisjoint(("travel", "bare", "sure")):
-        return {**spec, **detail}
-    forms = {form: template for form, template in spec["forms"].items() if form != detail["form"]}
-    return {**spec, "forms": {**forms, detail["form"]: detail["template"]} if detail["template"] else forms}
+    return tuple(template for template in survey.always() if before is None or template in before.always)
 
 
 # ---------------------------------------------------------------- what is reported
 
 
-def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory]) -> Iterable[Misalignment]:
+def _report(
+    rule: str,
+    example: tuple[str, str],
+    evidence: Evidence,
+    learned: RuleSet | None,
+    *,
+    kind: str,
+    intent: str = "",
+    feedback: str,
+    dropped: str = "",
+) -> Misalignment:
+    """Report what was learned; `dropped` is the text of a rule that is left out from now on."""
+    task_id, action = example
+    return Misalignment(
+        task_id=task_id,
+        action_type=kind,
+        action=action,
+        intent=intent or f"`{action}`",
+        rule=rule,
+        sufficient_feedback=feedback,
+        kind="bug-of-current" if learned is None else "new-logic",
+        evidence=evidence,
+        detail=json.dumps({"dropped": dropped} if learned is None else {"ruleset": dump(learned)}),
+    )
+
+
+def _about_refusals(
+    before: Surroundings | None, places: Surroundings, failed: Sequence[Trajectory]
+) -> Iterable[Misalignment]:
     """Report the first finding: a single answer for different refusals, and the offered forms."""
-    part = ("uninformative", "templates", "always", "views", "places", "movers")
-    if before is not None and all(before[name] == spec[name] for name in part):
+    parts = ("refusals", "forms", "always", "views", "places", "movers")
+    if before is not None and all(getattr(before, part) == getattr(places, part) for part in parts):
         return
     refused = [
         (trajectory.task_id, step.action)
         for trajectory in failed
         for step in trajectory.steps
-        if step.action and (step.raw_observation or "").strip() in spec["uninformative"]
+        if step.action and (step.raw_observation or "").strip() in places.refusals
     ]
-    task_id, action = refused[0] if refused else (failed[0].task_id, "")
-    yield Misalignment(
-        task_id=task_id,
-        action_type="any refused action",
-        action=action,
+    yield _report(
+        f'"{" / ".join(places.refusals)}" answers refused actions of every kind alike '
+        f"({len(places.forms)} forms are offered, {len(places.places)} places were found)",
+        refused[0] if refused else (failed[0].task_id, ""),
+        Evidence(support=len({action for _, action in refused}), tasks=len({task for task, _ in refused})),
+        RuleSet(places=places),
+        kind="any refused action",
         intent="learn what came of the action",
-        rule=f'"{" / ".join(spec["uninformative"])}" answers refused actions of every kind alike '
-        f"({len(spec['templates'])} forms are offered, {len(spec['places'])} places were found)",
-        sufficient_feedback="say why the action was refused and what to do first",
-        evidence=Evidence(support=len({action for _, action in refused}), tasks=len({task for task, _ in refused})),
-        detail=json.dumps({"offered": spec}),
+        feedback="say why the action was refused and what to do first",
     )
 
 
-def _about_reach(before: Spec | None, spec: Spec, trials: TrialCounts) -> Iterable[Misalignment]:
+def _about_reach(known: Sequence[Rule], rules: RuleSet, trials: TrialCounts) -> Iterable[Misalignment]:
     """Report refused actions on distant objects, if travelling there made them possible."""
     evidence = trials.of(REACH)
-    if not stands(evidence) or (before is not None and before["travel"] == spec["travel"]):
-        return
-    task_id, action = trials.example[REACH]
-    yield Misalignment(
-        task_id=task_id,
-        action_type="an action on a thing that is elsewhere",
-        action=action,
-        intent=f"`{action}` at once",
-        rule=reach_in_words(spec["travel"]),
-        sufficient_feedback=f"you need to `{runtime.fill(spec['travel'], ['<place>'])}` first",
-        evidence=evidence,
-        detail=json.dumps({"travel": spec["travel"]}),
-    )
+    for rule in rules.rules:
+        if isinstance(rule, Elsewhere) and stands(evidence) and rule not in known:
+            yield _report(
+                rule.text,
+                trials.example[REACH],
+                evidence,
+                RuleSet(rules=(rule,)),
+                kind="an action on a thing that is elsewhere",
+                intent=f"`{trials.example[REACH][1]}` at once",
+                feedback=f"you need to `{fill_names(rule.form, ['<place>'])}` first",
+            )
 
 
-def _about_bare_names(before: Spec | None, trials: TrialCounts) -> Iterable[Misalignment]:
+def _about_bare_names(known: Sequence[Rule], trials: TrialCounts) -> Iterable[Misalignment]:
     """Report names with extra words, if understood without them."""
-    evidence = trials.of(BARE)
-    if not stands(evidence) or (before is not None and before["bare"]):
-        return
-    task_id, action = trials.example[BARE]
-    yield Misalignment(
-        task_id=task_id,
-        action_type="an action with further words around a name",
-        action=action,
-        intent=f"`{action}`",
-        rule=BARE_IN_WORDS,
-        sufficient_feedback="name the action with the bare name",
-        evidence=evidence,
-        detail=json.dumps({"bare": True}),
-    )
+    evidence, rule = trials.of(BARE), BareNames(text=BARE_IN_WORDS)
+    if stands(evidence) and rule not in known:
+        yield _report(
+            rule.text,
+            trials.example[BARE],
+            evidence,
+            RuleSet(rules=(rule,)),
+            kind="an action with further words around a name",
+            feedback="name the action with the bare name",
+        )
 
 
-def _about_sure(before: Spec | None, spec: Spec, trials: TrialCounts) -> Iterable[Misalignment]:
+def _about_sure(known: Sequence[Rule], always: Sequence[str], trials: TrialCounts) -> Iterable[Misalignment]:
     """Report templates that accepted every name at hand, to promise them with bare names."""
-    evidence = {template: trials.of(SURE + template) for template in spec["always"]}
+    evidence = {template: trials.of(SURE + template) for template in always}
     proved = [form for form, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
-    old = before["sure"] if before is not None else []
+    old = [form for rule in known if isinstance(rule, InSight) for form in rule.forms]
     sure = sorted({*proved, *(form for form in old if form in evidence and not evidence[form].refuted)})
     if sure == old:
         return
-    known = [trials.example[SURE + form] for form in [*sure, *old] if SURE + form in trials.example]
-    task_id, action = known[0] if known else ("", runtime.letters((sure or old)[0]))
-    yield Misalignment(
-        task_id=task_id,
-        action_type="an action on a thing in sight, with further words around its name",
-        action=action,
-        intent=f"`{action}`",
-        rule=sure_in_words(sure) if sure else f"{WRONG}{sure_in_words(old)}",
-        sufficient_feedback="name the action with the bare name, which is understood",
-        evidence=Evidence(
+    examples = [trials.example[SURE + form] for form in [*sure, *old] if SURE + form in trials.example]
+    text = sure_in_words(sure or old)
+    yield _report(
+        text if sure else f"{WRONG}{text}",
+        examples[0] if examples else ("", letters((sure or old)[0])),
+        Evidence(
             support=sum(evidence[form].support for form in sure),
             refuted=sum(trials.refuted[SURE + form] for form in old),
             tasks=max((evidence[form].tasks for form in sure), default=0),
         ),
-        detail=json.dumps({"sure": sure}),
+        RuleSet(rules=(InSight(forms=tuple(sure), text=text),)) if sure else None,
+        kind="an action on a thing in sight, with further words around its name",
+        feedback="name the action with the bare name, which is understood",
+        dropped=text,
     )
 
 
 def _about_forms(forms: dict[str, MiswordedForm], trials: TrialCounts) -> Iterable[Misalignment]:
     """Report misworded forms with effective rewritings in other tasks and understood in fresh ones."""
-    for form, misworded in sorted(forms.items()):
-        understood = trials.of(form)
-        tested = misworded.tested
+    for form, learned in sorted(forms.items()):
+        understood, tested = trials.of(form), learned.tested
         if not stands(understood) or tested.support < MIN_DONE or tested.precision < MIN_PRECISION:
             continue
-        yield Misalignment(
-            task_id=misworded.example.state.task_id,
-            action_type=form,
-            action=misworded.example.action,
-            intent=f"do `{misworded.reading}`",
-            rule=form_in_words(form, misworded.reading),
-            sufficient_feedback=f"name the form that is understood: `{misworded.reading}`",
-            evidence=Evidence(
+        rule = misworded(form, learned.reading)
+        yield _report(
+            rule.text,
+            (learned.example.state.task_id, learned.example.action),
+            Evidence(
                 support=tested.support + understood.support,
                 refuted=tested.refuted + understood.refuted,
                 tasks=tested.tasks + understood.tasks,
                 counterexample=understood.counterexample,
             ),
-            detail=json.dumps({"form": form, "template": misworded.reading}),
+            RuleSet(rules=(rule,)),
+            kind=form,
+            intent=f"do `{learned.reading}`",
+            feedback=f"name the form that is understood: `{learned.reading}`",
         )
 
 
-def _about_wrong_forms(spec: Spec, trials: TrialCounts) -> Iterable[Misalignment]:
+def _about_wrong_forms(wordings: Iterable[SayInstead], trials: TrialCounts) -> Iterable[Misalignment]:
     """Report existing forms refuted by fresh tasks."""
-    for form, template in sorted(spec["forms"].items()):
-        evidence = trials.of(form)
+    for rule in wordings:
+        evidence = trials.of(rule.form)
         if evidence.refuted >= MIN_TESTS and evidence.precision < MIN_PRECISION:
-            yield Misalignment(
-                task_id=evidence.counterexample.split(": ")[0],
-                action_type=form,
-                action=evidence.counterexample.split(": ")[1],
+            task_id, action, *_ = evidence.counterexample.split(": ")
+            yield _report(
+                f"{WRONG}{rule.text}",
+                (task_id, action),
+                evidence,
+                None,
+                kind=rule.form,
                 intent="follow the interface's rewriting",
-                rule=f"{WRONG}{form_in_words(form, template)}",
-                sufficient_feedback="leave the rewriting out",
-                kind="bug-of-current",
-                evidence=evidence,
-                detail=json.dumps({"form": form, "template": ""}),
+                feedback="leave the rewriting out",
+                dropped=rule.text,
             )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.offered import runtime
+from align_echo.interface.rules.places import fill_names, mentions, surrounds
 from align_echo.types import Evidence, Trajectory
 
 NAMES_PER_TEMPLATE = 20
@@ -151,9 +151,9 @@ def _tour(lab: Lab, survey: VocabularySurvey, start: LabState) -> list[LabState]
     states: list[LabState] = []
     state, travel = start, survey.travel()
     for destination in sorted(survey.places) if travel else ():
-        if runtime.mentions(" ".join(headline(lab, state)), destination):
+        if mentions(" ".join(headline(lab, state)), destination):
             continue
-        after = lab.after(state, runtime.fill(travel, [destination]))
+        after = lab.after(state, fill_names(travel, [destination]))
         if after.over:
             break
         if _count_move(lab, survey, state, after, travel, destination):
@@ -188,7 +188,7 @@ def learn_names(lab: Lab, survey: VocabularySurvey, state: LabState) -> None:
 def learn_surroundings(survey: VocabularySurvey, text: str, names: Iterable[str]) -> None:
     """Count the words around names in a lower-case text, skipping names inside longer ones."""
     for name in sorted(names, key=lambda name: (-len(name), name)):
-        for before, after in runtime.surroundings(text, name):
+        for before, after in surrounds(text, name):
             survey.before[before] += 1
             survey.after[after] += 1
         text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "|", text)
@@ -210,7 +210,7 @@ def _moves_from(
         for name in names if template in survey.movers() else names[:NAMES_PER_TEMPLATE]:
             if name in reached and template in survey.movers():
                 continue
-            action = runtime.fill(template, [name])
+            action = fill_names(template, [name])
             names_in(lab, current)  # asked before the step: to ask later would take a way back
             after = lab.after(current, action)
             if after.over or survey.refused(after):
@@ -237,7 +237,7 @@ def _led_to(lab: Lab, survey: VocabularySurvey, before: LabState, after: LabStat
     led = False
     for view in compare_views(lab, survey, before, after):
         old, new = lead(lab.look(before, view)), lead(lab.look(after, view))
-        if runtime.mentions(new, name) and not runtime.mentions(old, name):
+        if mentions(new, name) and not mentions(old, name):
             old_names, new_names = names_in(lab, before), names_in(lab, after)
             if len(old_names & new_names) < MAX_IN_COMMON * len(old_names | new_names):
                 survey.naming[view] += 1
@@ -250,9 +250,9 @@ def _count_travel(lab: Lab, survey: VocabularySurvey, states: Sequence[LabState]
     for mover in survey.movers():
         for state in rng.sample(states, min(PAIRS_TRIED, len(states))):
             heading = " ".join(headline(lab, state))
-            away = [destination for destination in sorted(survey.places) if not runtime.mentions(heading, destination)]
+            away = [destination for destination in sorted(survey.places) if not mentions(heading, destination)]
             for destination in rng.sample(away, min(2, len(away))):
-                after = lab.after(state, runtime.fill(mover, [destination]))
+                after = lab.after(state, fill_names(mover, [destination]))
                 _count_move(lab, survey, state, after, mover, destination)
 
 
@@ -326,7 +326,7 @@ def lift_names(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> 
         words = before.split(" ")
         for cut in range(max(len(words) - 1, 0)):
             longer = " ".join([*words[cut:-1], name])
-            if any(runtime.mentions(text, longer) for text in texts):
+            if any(mentions(text, longer) for text in texts):
                 before = " ".join([*words[:cut], ""])
                 name = longer if longer in longest else name
                 break
@@ -365,7 +365,7 @@ def lifted_sayings(lab: Lab, survey: VocabularySurvey, refused: Iterable[tuple[L
         texts = [text.lower() for text in view_texts(lab, state, survey.looks())]
         form, names = lift_names(survey.names | survey.places, action, texts)
         objects = [name for name in names if name not in survey.places]
-        at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in objects)
+        at_hand = all(any(mentions(text, name) for text in texts) for name in objects)
         counts[state.task_id, form] += at_hand
         if names and at_hand and counts[state.task_id, form] <= CASES_PER_TASK:
             sayings.append(RefusedAction(state, action, form, names))
@@ -379,9 +379,9 @@ def _learn_names_said(lab: Lab, survey: VocabularySurvey, state: LabState, actio
     for size in range(min(NAME_WORDS, len(words)), 0, -1):
         for start in range(len(words) - size + 1):
             name = " ".join(words[start : start + size])
-            if name in survey.names or not survey.tester() or not any(runtime.mentions(text, name) for text in texts):
+            if name in survey.names or not survey.tester() or not any(mentions(text, name) for text in texts):
                 continue
-            if not survey.refused(lab.after(state, runtime.fill(survey.tester(), [name]))):
+            if not survey.refused(lab.after(state, fill_names(survey.tester(), [name]))):
                 survey.names.add(name)
 
 
@@ -398,7 +398,7 @@ def candidates(survey: VocabularySurvey, form: str, names: Sequence[str]) -> Ite
         leading = [tuple(range(arity))] if arity < len(names) and not same_word(template, form) else None
         for places in leading or permutations(range(len(names)), arity):
             reading = re.sub(r"\{(\d)\}", _over(places), template)
-            yield reading, runtime.fill(reading, list(names))
+            yield reading, fill_names(reading, list(names))
 
 
 def same_word(form: str, template: str) -> bool:
@@ -444,7 +444,7 @@ def view_mentions(lab: Lab, survey: VocabularySurvey, state: LabState, names: Se
     """Return the clauses of each view that mention these names, ignoring changes elsewhere."""
     clauses = [re.split(r"[\n.;]", text.lower()) for text in view_texts(lab, state, survey.looks())]
     return [
-        [clause.strip() for clause in view if any(runtime.mentions(clause, name) for name in names)] for view in clauses
+        [clause.strip() for clause in view if any(mentions(clause, name) for name in names)] for view in clauses
     ]
 
 

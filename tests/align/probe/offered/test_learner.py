@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from typing import Any
 
 import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.offered.learner import stands
 from align_echo.align.probe.offered.survey import VocabularySurvey, learn_surroundings, often
-from align_echo.interface.contract import check_source, identity
+from align_echo.align.probe.rule_file import read_rule_set
+from align_echo.interface.contract import Interface, check_source, identity
+from align_echo.interface.rules.place_guide import PlaceGuide
 from align_echo.rollout.batches import run_tasks
 from align_echo.rollout.session import base_env
 from align_echo.types import AgentReply, AgentView, Evidence
@@ -61,20 +61,29 @@ def learned(more_names_than_can_be_tried):
     return failed, backend, misalignments, backend.optimize(misalignments, identity(CONTRACT))
 
 
-def spec_of(learned: Any) -> dict[str, Any]:
-    return read_spec(learned[3].source) or {}
+def guide_of(interface: Interface) -> PlaceGuide:
+    rules = read_rule_set(interface.source)
+    assert rules is not None
+    assert rules.places is not None
+    return PlaceGuide(rules.places, rules)
+
+
+def readings(interface: Interface) -> dict[str, str]:
+    guide = guide_of(interface)
+    return {form: guide.reading(form) for form in guide.wordings}
 
 
 def test_the_way_of_travelling_is_told_from_the_one_next_door(learned):
-    assert (spec_of(learned)["travel"], spec_of(learned)["movers"]) == ("beam {0}", ["beam {0}", "stroll {0}"])
+    guide = guide_of(learned[3])
+    assert (guide.travel, guide.known.movers) == ("beam {0}", ("beam {0}", "stroll {0}"))
 
 
 def test_all_places_are_found_and_nothing_else_is_one(learned):
-    assert spec_of(learned)["places"] == sorted(PLACES)
+    assert guide_of(learned[3]).known.places == tuple(sorted(PLACES))
 
 
 def test_the_view_that_names_the_place_leads_and_a_constant_text_is_no_view(learned):
-    assert spec_of(learned)["views"] == ["peer", "pockets"]
+    assert guide_of(learned[3]).known.views == ("peer", "pockets")
 
 
 def test_what_stands_around_a_name_is_learned_of_whole_names_only():
@@ -89,7 +98,7 @@ def test_words_that_stand_around_names_by_exception_are_parts_of_names_that_were
 
 
 def test_misworded_forms_are_read_by_what_they_would_change(learned):
-    assert spec_of(learned)["forms"] == {"grasp {0} off {1}": "grasp {0}", "stick {0} on {1}": "lodge {0} on {1}"}
+    assert readings(learned[3]) == {"grasp {0} off {1}": "grasp {0}", "stick {0} on {1}": "lodge {0} on {1}"}
 
 
 def test_every_rule_held_on_tasks_it_was_not_learned_from(learned):
@@ -102,7 +111,7 @@ def test_what_held_on_one_fresh_task_alone_is_not_claimed(learned):
     failed, _, _, _ = learned
     backend = ProbeBackend(lambda: AnnexEnv(step_limit=10**6), TASK_IDS[16:17], seed=1)
     interface = backend.optimize(backend.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT))
-    assert spec_of(learned)["forms"] != {} == (read_spec(interface.source) or {})["forms"]
+    assert readings(learned[3]) != {} == readings(interface)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +122,7 @@ def test_a_claim_held_three_times_and_in_nine_of_ten_trials(support, refuted, cl
 
 
 def test_forms_that_take_whatever_is_in_sight_are_found(learned):
-    assert spec_of(learned)["sure"] == ["grasp {0}", "ping {0}"]
+    assert [*guide_of(learned[3]).sure] == ["grasp {0}", "ping {0}"]
     assert "- Whatever is in sight can be named in `grasp X`, `ping X`" in learned[3].source.replace("\\n", "\n")
 
 
@@ -126,9 +135,7 @@ def test_a_form_that_takes_most_of_what_is_in_sight_is_not_promised():
     failed = [episode for episode in episodes if not episode.won]
     backend = ProbeBackend(lambda: Deaf(step_limit=10**6), TASK_IDS[16:], seed=1)
     interface = backend.optimize(backend.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT))
-    spec = read_spec(interface.source)
-    assert spec is not None
-    assert spec["sure"] == ["grasp {0}"]
+    assert [*guide_of(interface).sure] == ["grasp {0}"]
 
 
 def test_forms_that_some_tasks_lack_are_told_apart(learned):
@@ -143,10 +150,8 @@ def test_forms_that_some_tasks_lack_are_told_apart(learned):
     failed = [episode for episode in episodes if not episode.won]
     backend = ProbeBackend(lambda: Uneven(step_limit=10**6), TASK_IDS[16:], seed=1)
     interface = backend.optimize(backend.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT))
-    spec = read_spec(interface.source)
-    assert spec is not None
-    assert set(spec["templates"]) - set(spec["always"]) == {"ping {0}"}
-    assert spec_of(learned)["templates"] == spec_of(learned)["always"]
+    assert guide_of(interface).known.sometimes == ("ping {0}",)
+    assert guide_of(learned[3]).known.sometimes == ()
     assert "- Some tasks understand these too: `ping X`" in interface.source.replace("\\n", "\n")
     assert "only these" not in interface.source
 
