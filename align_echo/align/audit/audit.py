@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from align_echo.align.audit.rule_data import TOLD, RuleDataTrials, Turn
+from align_echo.align.audit.rule_data import TOLD, AuditTurn, RuleDataTrials
 from align_echo.align.audit.rules import RuleTrials, Taken, read_told
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.rule_file import read_rule_set
@@ -453,8 +453,7 @@ class Auditor:
         self._rules = read_rule_set(interface.source) or RuleSet()
         learned = build_name_pattern(_learned_names(self._rules)) if self._rules.values else NUMBERED
         self._name = self._rules.vocabulary.pattern if self._rules.vocabulary else learned
-        engine = env.unwrapped
-        self._guesses = isinstance(engine, PlainEnv) and not engine.declares_refusals
+        self._guesses = False
         self._changed: bool | None = None
         self.findings = AuditFindings()
         self._env = env
@@ -497,7 +496,9 @@ class Auditor:
 
     def _begin(self, task_id: str) -> AdversarySpeaker:
         _, info = self._wrapped.reset(seed=0, options={"task": task_id})
-        raw = self._env.state.observation
+        raw, engine = self._env.state.observation, self._env.unwrapped
+        silent = isinstance(engine, PlainEnv) and not engine.declares_refusals
+        self._guesses = silent and not self._env.state.admissible_actions
         self._texts = [("", f"{raw}\n{info['goal']}")]
         self._looked = "\n".join(self._views()).lower()
         of_answers = (rule for rule in self._rules.rules if rule.kind in TOLD and getattr(rule, "answers", ()))
@@ -567,7 +568,7 @@ class Auditor:
             self._changed = self._changed_since(fork)
             self._accepted = self._accepted if self._changed or self._accepted is False else None
         self._told.after(action, self._accepted, over=self._env.over)
-        self._by_data.after(Turn(action, raw, self._accepted, self._changed, self._env.over))
+        self._by_data.after(AuditTurn(action, raw, self._accepted, self._changed, self._env.over))
         if self._accepted is not False:
             adversary.see(self._env, raw)
             self._looked += "\n".join(self._views()).lower()

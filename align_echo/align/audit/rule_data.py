@@ -29,8 +29,8 @@ TOLD: dict[str, RuleKind] = {
 """What a rule of each kind is called in the report."""
 
 
-class Turn(NamedTuple):
-    """Turn of an episode: `accepted` and `changed` are None where that is unclear."""
+class AuditTurn(NamedTuple):
+    """Turn of an audited episode: `accepted` and `changed` are None where that is unclear."""
 
     action: str
     answer: str
@@ -74,7 +74,7 @@ class RuleDataTrials:
             elif said.accepted and said.changed is not False and all(each.accepted is False for each in meant):
                 self._count(rule, False, f"`{ways[0]}` is refused where `{action}` is understood")
 
-    def after(self, turn: Turn) -> None:
+    def after(self, turn: AuditTurn) -> None:
         """Try the rules with the outcome of an action."""
         reading, runtime = self._grammar.read(turn.action), self._runtime
         silent = {
@@ -94,7 +94,7 @@ class RuleDataTrials:
         if reading is not None and turn.accepted:
             self._taken.append(reading.tree)
 
-    def _said(self, rules: list[Rule], tree: ActionTree, turn: Turn) -> None:
+    def _said(self, rules: list[Rule], tree: ActionTree, turn: AuditTurn) -> None:
         for rule in rules:
             if isinstance(rule, NeedsFirst):
                 self._needs(rule, tree, turn)
@@ -105,7 +105,7 @@ class RuleDataTrials:
                 if cause is not None and any(_is_like(cause, each) for each in self._taken):
                     self._count(rule, not turn.accepted, f"`{turn.action}` is possible after that")
 
-    def _needs(self, rule: NeedsFirst, tree: ActionTree, turn: Turn) -> None:
+    def _needs(self, rule: NeedsFirst, tree: ActionTree, turn: AuditTurn) -> None:
         step = self._runtime.step(rule.step, rule.terms, tree)
         if step is None or None in step.arguments or any(_is_like(step, each) for each in self._taken):
             return
@@ -118,7 +118,7 @@ class RuleDataTrials:
             if first.accepted and then.accepted:
                 self._count(rule, True, "")
 
-    def _repeats(self, turn: Turn) -> bool:
+    def _repeats(self, turn: AuditTurn) -> bool:
         page = self._runtime.rules.reader.page(turn.answer, self._runtime.raw, turn.action)
         return page == self._runtime.page
 
