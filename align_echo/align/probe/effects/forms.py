@@ -21,7 +21,7 @@ MIN_ACTIONS = 2
 """Different actions that make a form with names."""
 
 
-class Vocabulary(NamedTuple):
+class FormVocabulary(NamedTuple):
     """Forms of actions, the regular expression of names in texts ("" where none is known), and names in actions, in
     which a number stands for any."""
 
@@ -30,13 +30,13 @@ class Vocabulary(NamedTuple):
     names: tuple[str, ...]
 
 
-def learn_vocabulary(lab: Lab, played: Sequence[Trajectory], declared: Sequence[Form], sign: str = "") -> Vocabulary:
+def learn_vocabulary(lab: Lab, played: Sequence[Trajectory], declared: Sequence[Form], sign: str = "") -> FormVocabulary:
     """Learn forms that `declared` does not read, and names. Declared forms come first. `sign` is as in `seen_forms`."""
     texts = [text for episode in episode_texts(played) for text in episode]
     spoken = [action for action in distinct_actions(played) if parse_call(action.strip()) is None]
     listed = _listed(lab, played)
     if sign:  # every word is an argument
-        return Vocabulary([*declared, *seen_forms(distinct_actions(played), declared, sign)], "", ())
+        return FormVocabulary([*declared, *seen_forms(distinct_actions(played), declared, sign)], "", ())
     name = name_pattern(learn_names(listed, texts)) if listed else _heard_names(spoken, texts)
     grammar = ActionGrammar(declared)
     unread = [action for action in [*sorted(listed), *spoken] if grammar.read(action) is None]
@@ -45,7 +45,7 @@ def learn_vocabulary(lab: Lab, played: Sequence[Trajectory], declared: Sequence[
     names = {re.sub(r"\d+", "0", each) for action in unread for each in re.findall(name, action)} if name else set()
     grammar = ActionGrammar(known, names)
     further = seen_forms([action for action in distinct_actions(played) if grammar.read(action) is None], known)
-    return Vocabulary([*known, *further], name, tuple(sorted(names)))
+    return FormVocabulary([*known, *further], name, tuple(sorted(names)))
 
 
 def _listed(lab: Lab, played: Iterable[Trajectory]) -> set[str]:
