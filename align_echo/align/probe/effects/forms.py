@@ -30,7 +30,9 @@ class FormVocabulary(NamedTuple):
     names: tuple[str, ...]
 
 
-def learn_vocabulary(lab: Lab, played: Sequence[Trajectory], declared: Sequence[Form], sign: str = "") -> FormVocabulary:
+def learn_vocabulary(
+    lab: Lab, played: Sequence[Trajectory], declared: Sequence[Form], sign: str = ""
+) -> FormVocabulary:
     """Learn forms that `declared` does not read, and names. Declared forms come first. `sign` is as in `seen_forms`."""
     texts = [text for episode in episode_texts(played) for text in episode]
     spoken = [action for action in distinct_actions(played) if parse_call(action.strip()) is None]
