@@ -501,8 +501,8 @@ class Auditor:
         self._guesses = silent and not self._env.state.admissible_actions
         self._texts = [("", f"{raw}\n{info['goal']}")]
         self._looked = "\n".join(self._views()).lower()
-        of_answers = (rule for rule in self._rules.rules if rule.kind in TOLD and getattr(rule, "answers", ()))
-        known = {rule.text: TOLD[rule.kind] for rule in of_answers}
+        of_answers = (rule for rule in self._rules.rules if getattr(rule, "answers", None))
+        known = {rule.text: TOLD[rule.kind] for rule in of_answers if rule.kind in TOLD}
         self._told = RuleTrials(read_told(str(info.get("rules", "")), known), self._take_all)
         self._by_data = RuleDataTrials(self._rules, self._told, f"{raw}\n{info['goal']}", self._take_all)
         foreign_names = sorted({name for task, names in self._known.items() if task != task_id for name in names})
