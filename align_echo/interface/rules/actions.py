@@ -41,6 +41,7 @@ MOST_NAMED = 8
 """Maximum values that a schema names for an argument."""
 
 _QUOTED = re.compile(r"(?<!\w)'([^']{1,60})'(?!\w)")
+_EXAMPLE = re.compile(r"\b(?:such as|for example|for instance|like|e\.g\.)[^.]*", re.IGNORECASE)
 _SLOT = re.compile(r"\{[^{}]*\}")
 _NUMBERED = re.compile(r"\{\d+\}")
 _BETWEEN_FORMS = re.compile(r"\|(?![^{}]*\})")
@@ -397,13 +398,15 @@ def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def declared_values(tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, tuple[str, ...]]]:
-    """Return the values that tools' JSON schemas name for an argument, by tool: an enumeration, or in quotes."""
+    """Return the values that tools' JSON schemas name for an argument, by tool: an enumeration, or in quotes, but no
+    examples."""
     named: dict[str, dict[int, tuple[str, ...]]] = {}
     for tool in tools:
         form, properties = _tool_form(tool), _properties(tool)
         for slot, name in enumerate(form.arguments if form else ()):
             schema = properties[name] if isinstance(properties[name], Mapping) else {}
-            listed = schema.get("enum") or _QUOTED.findall(str(schema.get("description", "")))
+            described = _EXAMPLE.sub("", str(schema.get("description", "")))
+            listed = schema.get("enum") or _QUOTED.findall(described)
             texts = tuple(dict.fromkeys(each for each in listed if isinstance(each, str)))[:MOST_NAMED]
             if form and texts:
                 named.setdefault(form.name, {})[slot] = texts
