@@ -222,7 +222,7 @@ def test_a_sign_or_a_list_is_undone(edit: Edit, value: Any, before: Any):
 
 def test_values_that_a_schema_names_are_proposed():
     count = {"type": "integer", "enum": [1, 2]}
-    why = {"type": "string", "description": "Either 'too big' or 'too small'; don't say 'it's'; a word such as 'tight'."}
+    why = {"type": "string", "description": "Either 'too big' or 'too small'; don't say 'it's', such as 'no'."}
     size = {"type": "string", "enum": ["s", "m"], "description": "One of 'x'."}
     tool = {"function": {"name": "buy", "parameters": {"properties": {"count": count, "why": why, "size": size}}}}
     named = declared_values([tool])
