@@ -22,9 +22,6 @@ Moves = Callable[[AgentView], Sequence[str]]
 PATIENCE = 3
 """Times in a row that a command is sent after the same action."""
 
-TRIES = 4
-"""Times that the cook tries each step of a recipe."""
-
 MOST_NAMES = 40
 """Names from the texts that a stroller puts into its actions."""
 
@@ -145,8 +142,7 @@ def cook_meal(view: AgentView) -> list[str]:
         for number, (said, done) in enumerate(steps)
         if not re.search(done, texts, re.MULTILINE)
     ]
-    fewest = min(left, default=(TRIES, 0, ""))
-    return [fewest[2]] if fewest[0] < TRIES else ["look"]
+    return [min(left)[2]]
 
 
 def stroll(view: AgentView) -> list[str]:

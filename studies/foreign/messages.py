@@ -7,7 +7,6 @@ ends, or if an answer cannot be read. "No effect" is true if the page stays.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -24,7 +23,7 @@ from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
 CHAIN = 5
-"""Messages that are followed for one action."""
+"""Messages that are followed after the first."""
 
 MOST_EXAMPLES = 5
 """False messages that are written down."""
@@ -67,7 +66,7 @@ def count_messages(
             runtime.advise(heard)
             message = step.observation.replace(step.raw_observation, "", 1).strip()
             if message:
-                trial = MessageTrial(env, copy.deepcopy(runtime), before, step.action)
+                trial = MessageTrial(env, runtime.branch(), before, step.action)
                 count_message(count, trial, message, f"{trajectory.task_id}: {step.action}")
     env.close()
     return count
@@ -126,20 +125,23 @@ class MessageTrial:
         if self.env.over:
             return None
         start = self.env.snapshot()
-        try:
-            for _ in range(CHAIN):
-                worked = self._send(order)[0]
-                if reworded or worked is False or self.env.over:
-                    return worked
-                again, message = self._send(self.action)
-                if again is not False or self.env.over:
-                    return again
-                order, reworded = next(read_orders(message), ("", False))
-                if not order:
-                    return False
-            return False
-        finally:
-            self.env.restore(start)
+        worked = self._obey(self.action, order, reworded, CHAIN)
+        self.env.restore(start)
+        return worked
+
+    def _obey(self, action: str, order: str, reworded: bool, depth: int) -> bool | None:
+        """Do what a message about a refused action says, then the action; a refused order has its own messages."""
+        worked, message = self._send(order)
+        if worked is False and not self.env.over:
+            worked = self._go_on(order, message, depth)
+        if reworded or worked is False or self.env.over:
+            return worked
+        again, message = self._send(action)
+        return self._go_on(action, message, depth) if again is False and not self.env.over else again
+
+    def _go_on(self, action: str, message: str, depth: int) -> bool | None:
+        orders = list(read_orders(message))
+        return self._obey(action, *orders[0], depth - 1) if orders and depth else False
 
     def _send(self, action: str) -> tuple[bool | None, str]:
         """Send an action; return whether it works, None if this cannot be said, and the message about it."""
@@ -147,11 +149,12 @@ class MessageTrial:
         self.env.step(action)
         answer = self.env.state.observation
         message = self._runtime.advise(self._runtime.hear(action, answer)).text
-        if before.admissible_actions is not None and action in before.admissible_actions:
+        listed, after = before.admissible_actions, self.env.state.admissible_actions
+        if listed is not None and (action in listed or after != listed):
             return True, message
         if self._stays(before.observation, action, answer) or lift(answer, action) == self._refusal:
             return False, message
-        return None if before.admissible_actions is not None else True, message
+        return None if listed is not None else True, message
 
     def _stays(self, page: str, action: str, answer: str) -> bool:
         return self._reader.page(answer, page, action) == self._reader.page(page)

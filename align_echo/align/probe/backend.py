@@ -62,7 +62,7 @@ from align_echo.align.probe.rules import (
 )
 from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface.contract import Interface, Provenance
-from align_echo.interface.rules.actions import declared_forms, parse_call
+from align_echo.interface.rules.actions import parse_call
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import RuleSet
 from align_echo.interface.rules.vocabulary import SAME_AS_BEFORE, distinct_names
@@ -192,10 +192,10 @@ class ProbeBackend:
             fresh = learner.analyze(self.lab, failed, of_places, self._fresh, rng, self._say)
         else:
             declared = isinstance(self.lab.env.unwrapped, PlainEnv)
-            if before is None and declared and not (listed and self._has_names()):
+            if before is None and declared:
                 fresh = self._by_effect(played, failed, rules)
             of_actions = any(each.action_type != effects.ANY_ACTION for each in fresh)
-            if (rules is None or before) and not (fresh if self._guesses_refusals() else of_actions):
+            if (rules is None or before) and not (fresh if self._guesses_refusals() and not listed else of_actions):
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
                 fresh = (self._analyze(failed, before, rng) if read else []) or fresh
         if not fresh and rules is None and not self.budget.cut:
@@ -221,11 +221,6 @@ class ProbeBackend:
         """Check if the engine lists its admissible actions."""
         self.lab.start(task_id)
         return self.lab.lists
-
-    def _has_names(self) -> bool:
-        """Whether some form of action has arguments. Lists say nothing of words alone that their effects do not."""
-        forms = declared_forms(self._action_format, self._tools)
-        return not forms or any(form.slots for form in forms)
 
     def _offers_much(self) -> bool:
         """Check if the engine offers too many combinations to try, or too few forms for steps.

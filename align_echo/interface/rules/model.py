@@ -97,7 +97,7 @@ class NeedsFirst(Frozen):
     """The action works only after another one, which the environment does not say: `step` with `terms`.
 
     The rule is silent where a condition of `unless` holds. None in place of a term admits any value; then the message
-    has no action to send.
+    has no action to send. `at_times`: only some states need the step; it is said of names alone that were read.
     """
 
     kind: Literal["needs_first"] = "needs_first"
@@ -106,6 +106,7 @@ class NeedsFirst(Frozen):
     step: str
     terms: tuple[Term | None, ...]
     unless: tuple[Condition, ...]
+    at_times: bool = False
     text: str
     say: Say = "You need to `{step}` first."
 

@@ -227,16 +227,23 @@ class RuleRuntime:
         for rule in self._by_form[tree.form]:
             if not isinstance(rule, NeedsFirst) or (answer is not None and answer not in rule.answers):
                 continue
-            if self._is_silent(rule, tree):
+            if self._is_silent(rule, tree) or (rule.at_times and answer is None):
                 continue
             step = self.step(rule.step, rule.terms, tree)
             if step is None or not self._is_known(step) or step == tree or self._is_in_vain(step):
+                continue
+            if rule.at_times and not self._are_read(tree, step):
                 continue
             if not (self._makes_sense(step) and self._makes_sense(tree)):
                 continue
             before = self._needed(step, depth - 1) if depth > 1 else None
             return ((rule,), step) if before is None else ((rule, *before[0]), before[1])
         return None
+
+    def _are_read(self, *trees: ActionTree) -> bool:
+        """Check that the environment has named all arguments in this episode."""
+        values = (value for tree in trees for value in tree.arguments)
+        return all(value is None or self._was_read(value, exact=False) for value in values)
 
     def _remember(self, turn: HeardAnswer, advice: Advice) -> None:
         """Count advice that was followed in vain: at once for all where no rule knows why it was refused."""

@@ -70,6 +70,9 @@ MOST_CONSTANTS = 4
 WORDED = "This action is written `{step}`."
 """Message about the wording alone: the action may be impossible for another reason."""
 
+MAY_HELP = "It may help to `{step}`."
+"""Message about a step that is needed at times."""
+
 MOST_WRONG = 0.2
 """Share of the fixed actions for which it may hold."""
 
@@ -128,6 +131,8 @@ class FixSearch:
                     continue
                 for instance in known.instances:
                     self._take(instance.tree, instance.state)
+        for tree, state in self.observer.possible.values():
+            self._take(tree, state)
         self._met = frozenset(text for slots in self.values.values() for counts in slots for text in counts)
         self.kinds = self._learn_kinds()
 
@@ -191,6 +196,7 @@ class FixSearch:
             for answer in sorted(self.observer.refusals(form)):
                 studied = {id(each) for each in self.by_form[form].refused}
                 fresh = [each for each in self.observer.classes(form)[answer].instances if id(each) not in studied]
+                fresh = [each for each in fresh if self._makes_sense(each)]
                 waiting.append((answer, self._spread(fresh)))
         for turn in range(STUDIED):
             for answer, instances in waiting:
@@ -198,6 +204,17 @@ class FixSearch:
                     return
                 if turn < len(instances) and self._missed[instances[turn].tree.form, answer] < GIVEN_UP:
                     self._study(instances[turn], answer)
+
+    def _makes_sense(self, instance: Instance) -> bool:
+        """Whether agents said the form, and its names were read and said or possible, where the engine lists that."""
+        if not self.observer.lists:
+            return True
+        if instance.tree.form not in self.observer.said_forms:
+            return False
+        task_id, texts = instance.state.task_id, read_texts(instance.state).lower()
+        names = [text_of(value) for value in instance.tree.arguments]
+        known = self._met | self.observer.said_names[task_id]
+        return all(name in known and name.lower() in texts for name in names)
 
     def _spread(self, instances: Sequence[Instance]) -> list[Instance]:
         """Return instances in turn from each situation: what was done to the same names before, and the task."""
@@ -235,6 +252,7 @@ class FixSearch:
         return again is not None and self.observer.works(again, self.observer.answer(instance))
 
     def _study(self, instance: Instance, refusal: str) -> None:
+        self.observer.lab.budget.check()
         fixes = self.by_form[instance.tree.form]
         if self.is_by_chance(instance):
             return
@@ -293,6 +311,8 @@ class FixSearch:
         runtime = self.runtime_at(instance.state)
         before = [runtime.step(form, terms, instance.tree) for form, terms in ranked]
         helped = [tree for tree in before if tree is not None and self.leads_to(instance, tree)]
+        if not helped and self.observer.lists:
+            helped = [tree for tree in self._said_steps(instance) if self.leads_to(instance, tree)]
         if not helped:
             near = self.steps_near(instance, read_texts(instance.state))
             helped = [tree for tree in near if self.leads_to(instance, tree)]
@@ -334,6 +354,8 @@ class FixSearch:
     def find_pair(self, instance: Instance) -> tuple[ActionTree, ActionTree] | None:
         """Return two steps that make an action possible together, the second of those that helped others; None without.
         """
+        if self.observer.lists:
+            return self._find_listed_pair(instance)
         runtime = self.runtime_at(instance.state)
         known = {key: fixed for other in self.by_form.values() for key, fixed in other.steps.items()}
         helped = [key for key, fixed in known.items() if len(fixed) >= MIN_FIXED]
@@ -349,6 +371,25 @@ class FixSearch:
                 if second != first and self.leads_to(there, second):
                     return first, second
         return None
+
+    def _find_listed_pair(self, instance: Instance) -> tuple[ActionTree, ActionTree] | None:
+        """Return two said steps that make an action possible, the first of which changes how it is refused."""
+        for first in self._said_steps(instance):
+            state = self._after(instance.state, first, 3)
+            again = self.observer.play(state, instance.action) if state is not None else None
+            if again is None or again.child.over or self.observer.answer(again) == self.observer.answer(instance):
+                continue
+            for second in self._said_steps(again):
+                if second.key != first.key and self.leads_to(again, second):
+                    return first, second
+        return None
+
+    def _said_steps(self, instance: Instance) -> Iterator[ActionTree]:
+        """Yield the steps on one of an action's names in forms that agents said."""
+        for form in sorted(self.observer.said_forms & self.observer.moving & self.observer.going_on):
+            if self.grammar.forms[form].slots == 1 and form != instance.tree.form:
+                for value in dict.fromkeys(instance.tree.arguments):
+                    yield ActionTree(form, (value,))
 
     def _is_plausible(self, edit: Edit, instance: Instance) -> bool:
         """Whether an edit may be what the agent meant: another form only for a form that never worked, and another
@@ -376,6 +417,11 @@ class FixSearch:
         again = self.observer.insist(state, instance.action)
         if again is None or not self.observer.works(again, self.observer.answer(instance)):
             return False
+        if self.observer.lists:
+            if not again.child.over and again.child.admissible == instance.state.admissible:
+                return False  # the step only undid what the action did before
+            self.observer.possible.setdefault((state.task_id, again.tree.key), (again.tree, state))
+            return True
         back = replace(instance, text=again.text, same=False, child=again.child)
         acts = self.observer.acts(instance.tree.form)
         return self.observer.reaches_goal(again) or not acts or bool(self.observer.changed(back))
@@ -402,7 +448,11 @@ class FixSearch:
         """Yield other actions that may have to come first: those on the same arguments, then any."""
         own = [value for value in instance.tree.arguments if value is not None]
         count = 0
-        for shared in (True, False):
+        listed = self.observer.listed(instance.state) if self.observer.lists else []
+        for tree in sorted(listed, key=lambda tree: not any(value in own for value in tree.arguments)):
+            if tree.form in self.observer.moving & self.observer.going_on and tree.key != instance.tree.key:
+                yield tree
+        for shared in (True,) if listed else (True, False):
             for form, known in sorted(self.grammar.forms.items()):
                 if not self.observer.acts(form) or form not in self.observer.going_on:
                     continue
@@ -518,16 +568,20 @@ class FixSearch:
         working = self._working(form)
         for (step, terms), fixed in _cover(fixes.steps):
             condition = self._condition(step, terms, working, fixed)
+            at_times = condition is None and self.observer.lists
+            if at_times:
+                condition = Condition(kind="done", form=step, terms=terms)
             if condition is not None:
                 first = fill(self._blank(step), [_place(term) for term in terms])
-                text = f"Before `{self.name(form)}` you need to `{first}`"
+                text = f"Before `{self.name(form)}` you {'may have to' if at_times else 'need to'} `{first}`"
                 text += "".join(_belonging_in_words(term) for term in terms if term.by)
                 unless = [condition]
                 if (step, terms) in fixes.order:
                     earlier, given = fixes.order[step, terms]
                     unless.append(Condition(kind="done", form=earlier, terms=given, negated=True))
                 answers = self._answers(fixed)
-                yield NeedsFirst(form=form, answers=answers, step=step, terms=terms, unless=tuple(unless), text=text)
+                rule = NeedsFirst(form=form, answers=answers, step=step, terms=terms, unless=tuple(unless), text=text)
+                yield rule.model_copy(update={"at_times": True, "say": MAY_HELP}) if at_times else rule
 
     def _working(self, form: str) -> list[Instance]:
         """Return the actions of a form that took effect, by their ways, so that each way is followed once."""

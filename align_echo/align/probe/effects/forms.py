@@ -7,10 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from pydantic import JsonValue
+
 from align_echo.align.probe.effects.outcomes import distinct_actions, episode_texts
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import find_names, is_numbered, learn_names, skeleton, with_neighbours
-from align_echo.interface.rules.actions import ActionGrammar, Form, build_name_pattern, parse_call, seen_forms
+from align_echo.interface.rules.actions import ActionGrammar, Form, build_name_pattern, parse_call, seen_forms, text_of
 from align_echo.interface.rules.vocabulary import NUMBERED, name_pattern
 from align_echo.types import Trajectory
 
@@ -39,8 +41,14 @@ def learn_vocabulary(
     listed = _listed(lab, played)
     if sign:  # every word is an argument
         return FormVocabulary([*declared, *seen_forms(distinct_actions(played), declared, sign)], "", ())
-    name = name_pattern(learn_names(listed, texts)) if listed else _heard_names(spoken, texts)
     grammar = ActionGrammar(declared)
+    arguments = {text_of(value) for action in listed for value in _arguments(grammar, action)}
+    if arguments:
+        printed = "\n".join(texts).lower()
+        said = {text_of(value) for action in spoken for value in _arguments(grammar, action)}
+        name = build_name_pattern(arguments | {each for each in said if each.lower() in printed})
+    else:
+        name = name_pattern(learn_names(listed, texts)) if listed else _heard_names(spoken, texts)
     unread = [action for action in [*sorted(listed), *spoken] if grammar.read(action) is None]
     forms = _forms_around(name, unread)
     known = [*declared, *forms]
@@ -48,6 +56,11 @@ def learn_vocabulary(
     grammar = ActionGrammar(known, names)
     further = seen_forms([action for action in distinct_actions(played) if grammar.read(action) is None], known)
     return FormVocabulary([*known, *further], name, tuple(sorted(names)))
+
+
+def _arguments(grammar: ActionGrammar, action: str) -> tuple[JsonValue, ...]:
+    reading = grammar.read(action)
+    return reading.tree.arguments if reading else ()
 
 
 def _listed(lab: Lab, played: Iterable[Trajectory]) -> set[str]:

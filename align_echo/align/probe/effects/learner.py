@@ -16,7 +16,7 @@ from align_echo.align.probe.effects.outcomes import Instance, Observer, episode_
 from align_echo.align.probe.effects.page_conditions import PageRecord
 from align_echo.align.probe.effects.proposals import cut_short, plain_rules
 from align_echo.align.probe.effects.signs import find_sign
-from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules
+from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules, wander
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, declared_values, drop_examples
 from align_echo.interface.rules.answers import fit_reader
@@ -108,10 +108,12 @@ def _search(
         for instance in played:
             observer.note(instance)
     tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
+    if observer.lists:
+        wander(observer, tasks, rng)
     for number in range(ROUNDS):
         say(f"searching what helps: round {number + 1} of {ROUNDS} ({lab.steps} engine steps so far)")
         search.learn_values()
-        search.study(SEARCH_STEPS // ROUNDS)
+        search.study(observer.scale_steps(SEARCH_STEPS) // ROUNDS)
         if number + 1 < ROUNDS:
             explore(observer, search, _rule_set(search, search.rules()), tasks, rng, pages)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, text_of
 from align_echo.interface.rules.answers import SAME, AnswerReader
 from align_echo.types import Trajectory
 
@@ -22,6 +22,9 @@ TESTS = 4
 
 LOOKS = 6
 """Different answers without effect after which a form of action is taken to look only."""
+
+LISTED_FACTOR = 2
+"""Times as many engine steps for experiments where lists spare the tests of effects."""
 
 WITNESSES = 6
 """Actions that show whether a state changed."""
@@ -74,7 +77,9 @@ class Observer:
     A text that refuses wherever it stands is its own class, also where it repeats the page; any other answer that
     repeats the page is of the class `SAME`. In a world of chance, a refused action is repeated `repeats` times, and
     `by_chance` holds the answers that refuse by chance. `goals` holds the actions and answers that ended the episodes
-    agents won; rewards are not read. `name` is the regular expression of names in texts.
+    agents won; rewards are not read. `name` is the regular expression of names in texts. `possible` holds an example
+    of each action that the engine listed, by task; `moving` the forms after which it listed others. `said_forms` and
+    `said_names` are those of agents, the names by task.
     """
 
     def __init__(self, lab: Lab, grammar: ActionGrammar, reader: AnswerReader, name: str = "") -> None:
@@ -91,8 +96,22 @@ class Observer:
         self.goals: set[tuple[str, str]] = set()
         self.repeats = 0
         self.by_chance: set[str] = set()
+        self.possible: dict[tuple[str, str], tuple[ActionTree, LabState]] = {}
+        self.moving: set[str] = set()
+        self.said_forms: set[str] = set()
+        self.said_names: dict[str, set[str]] = defaultdict(set)
+        self._possible_forms: set[str] = set()
         self._pages: dict[LabState, tuple[str, str]] = {}
         self._task = ""
+
+    @property
+    def lists(self) -> bool:
+        """Whether the engine lists what is possible, with names: an action of the list takes effect."""
+        return self.lab.lists and any(form.slots for form in self.grammar.forms.values())
+
+    def scale_steps(self, steps: int) -> int:
+        """Return how many engine steps an experiment may take here."""
+        return steps * LISTED_FACTOR if self.lists else steps
 
     def page(self, state: LabState) -> str:
         """Return the page of a state."""
@@ -175,6 +194,8 @@ class Observer:
             self.spoken[trajectory.task_id][step.action] += 1
             instance = self.play(state, step.action)
             if instance is not None:
+                self.said_forms.add(instance.tree.form)
+                self.said_names[trajectory.task_id] |= {*map(text_of, instance.tree.arguments)}
                 yield instance
             state = self.lab.after(state, step.action)
 
@@ -219,6 +240,10 @@ class Observer:
         """Return whether an action took effect; None if unknown: the episode ended without a gain."""
         if instance.child.over:
             return True if self.reaches_goal(instance) else None
+        if self.lists:
+            return self._exactly(instance.action) in instance.state.admissible or (
+                instance.child.admissible != instance.state.admissible
+            )
         return any(not self._alike(instance.state, instance.child, action) for action in self.witness_actions(instance))
 
     def is_near_end(self, instance: Instance) -> bool:
@@ -269,6 +294,9 @@ class Observer:
 
     def note(self, instance: Instance) -> None:
         """Add an instance to its class, and test its effect unless the class was tested enough."""
+        if self.lists:
+            self._read_list(instance.state)
+            self.moving |= {instance.tree.form} if instance.child.admissible != instance.state.admissible else set()
         known = self._noted[instance.tree.form][instance.text, instance.same]
         known.instances.append(instance)
         known.given_in.add(instance.state.task_id)
@@ -282,6 +310,16 @@ class Observer:
                 known.tasks.add(instance.state.task_id)
         self._sorted.pop(instance.tree.form, None)
         self._refusals.pop(instance.tree.form, None)
+
+    def listed(self, state: LabState) -> list[ActionTree]:
+        """Return the possible actions of known forms that the engine lists in a state."""
+        readings = (self.grammar.read(action) for action in sorted(state.admissible))
+        return [reading.tree for reading in readings if reading is not None]
+
+    def _read_list(self, state: LabState) -> None:
+        for tree in self.listed(state):
+            self.possible.setdefault((state.task_id, tree.key), (tree, state))
+            self._possible_forms.add(tree.form)
 
     def _is_silence(self, form: str) -> bool:
         """Whether enough tests, in several tasks, saw no effect where the page stayed."""
@@ -344,8 +382,8 @@ class Observer:
         return {form: answers for form, answers in again.items() if answers}
 
     def acts(self, form: str) -> bool:
-        """Whether a form of action has taken effect."""
-        return any(known.changed for known in self.classes(form).values())
+        """Whether a form of action has taken effect, or was listed as possible."""
+        return any(known.changed for known in self.classes(form).values()) or form in self._possible_forms
 
     def is_stock(self, answer: str) -> bool:
         """Whether an answer refuses actions of several forms."""
@@ -367,9 +405,9 @@ class Observer:
         if answer in {refusal, SAME} or answer in self.confirmed[form] or self.is_stock(answer):
             return False
         known = self.classes(form).get(answer)
-        if known is not None and known.changed:
+        if known is not None and known.changed and not self.lists:
             return True
-        if refusal == SAME or self.acts(form):
+        if refusal == SAME or self.lists or self.acts(form):
             return bool(self.changed(instance))
         return _first_word(answer) != _first_word(refusal)
 

@@ -47,7 +47,7 @@ class PageRecord:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         constant = [form for form, known in observer.grammar.forms.items() if not known.slots and known.text]
-        self.forms = constant if len(constant) <= MOST_FORMS else []
+        self.forms = constant if len(constant) <= MOST_FORMS and not observer.lists else []
         self.worked: dict[str, Counter[str]] = {form: Counter() for form in self.forms}
         self.idle: dict[str, Counter[str]] = {form: Counter() for form in self.forms}
 

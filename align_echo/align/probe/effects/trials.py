@@ -46,6 +46,9 @@ MIN_HOPELESS = 2
 MIN_SINCE = 4
 """Trials since a rule got its latest exception."""
 
+SURELY = 20
+"""So many times as often as it did not help must a step help that is needed at times."""
+
 WALK = 25
 """Actions of a walk on a fresh task."""
 
@@ -144,7 +147,8 @@ class TrialBook:
         """Whether a rule was tried enough, also since its latest exception, never wrong, and helped in most trials."""
         key = rule.model_dump_json()
         evidence, inherited = self.evidence(rule), self.inherited[key]
-        tried = evidence.support >= max(MIN_TESTS, self.unknown[key]) and evidence.tasks >= MIN_TASKS
+        unknown = self.unknown[key] * (SURELY if getattr(rule, "at_times", False) else 1)
+        tried = evidence.support >= max(MIN_TESTS, unknown) and evidence.tasks >= MIN_TASKS
         return tried and not evidence.refuted and (evidence.support - inherited >= MIN_SINCE or not inherited)
 
     def helps(self, rule: Rule) -> bool:
@@ -182,6 +186,22 @@ def explore(
                 pages.take(instance.state)
 
 
+def wander(observer: Observer, tasks: Sequence[str], rng: random.Random) -> None:
+    """Walk through tasks by what the engine lists, and note what comes of it."""
+    for task_id in tasks:
+        state, known = observer.lab.start(task_id), set[str]()
+        for _ in range(WALK):
+            trees = [tree for tree in observer.listed(state) if tree.key not in known]
+            if state.over or not trees:
+                break
+            tree = rng.choice(trees)
+            known.add(tree.key)
+            instance = observer.play(state, observer.grammar.write(tree))
+            if instance is not None:
+                observer.note(instance)
+                state = instance.child
+
+
 def try_rules(
     observer: Observer, search: FixSearch, rules: RuleSet, tasks: Sequence[str], rng: random.Random, say: Say
 ) -> tuple[RuleSet, TrialBook]:
@@ -190,7 +210,7 @@ def try_rules(
     Every other walk is drawn from the agent's actions that the rules speak of which want trials.
     """
     book = TrialBook()
-    limit = observer.lab.steps + TRIAL_STEPS
+    limit = observer.lab.steps + observer.scale_steps(TRIAL_STEPS)
     spoken = _spoken(observer)
     for number in range(ROUNDS * len(tasks)):
         wanting = [rule for rule in rules.rules if not book.stands(rule)]
@@ -483,7 +503,7 @@ def _follow(
         texts = read_texts(at.child)
         tree = apply_edit(instead[0].edit, at.reading, search.grammar, texts) if instead else None
         followed.append((rule, at, tree))
-        tried = observer.insist(at.child, advice.step)
+        tried = _send_step(observer, search, rules, at.child, advice.step)
         if tried is None or (needs and observer.answer(tried) in rules.refusals.get(tried.tree.form, ())):
             took_effect = False
             break
@@ -528,6 +548,20 @@ def _follow(
     else:
         book.count_unknown(rule)
         book.hopeless[rule.model_dump_json()].append((where, edited or where.tree))
+
+
+def _send_step(
+    observer: Observer, search: FixSearch, rules: RuleSet, state: LabState, action: str
+) -> Instance | None:
+    """Send a step, and where it is refused, what may help, and the step again."""
+    tried = observer.insist(state, action)
+    if tried is None or tried.child.over or observer.answer(tried) not in rules.refusals.get(tried.tree.form, ()):
+        return tried
+    runtime = search.runtime_at(tried.state, rules)
+    advice = runtime.advise(runtime.hear(action, tried.child.observation))
+    helps = any(isinstance(rule, NeedsFirst) and rule.at_times for rule in advice.rules)
+    helped = observer.insist(tried.child, advice.step) if helps and advice.step else None
+    return tried if helped is None or helped.child.over else observer.insist(helped.child, action)
 
 
 def _was_possible(observer: Observer, search: FixSearch, rules: RuleSet, instance: Instance) -> bool:
