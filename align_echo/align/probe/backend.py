@@ -188,7 +188,7 @@ class ProbeBackend:
         of_places = rules if rules is not None and rules.places else None
         if of_pages or (before is None and pages.is_silent(self.lab, failed)):
             fresh = pages.analyze(self.lab, failed, of_pages, self._fresh, rng, self._say)
-        elif of_places or (not listed and self._offers_much()):
+        elif of_places or (before is None and not listed and self._offers_much(failed)):
             fresh = learner.analyze(self.lab, failed, of_places, self._fresh, rng, self._say)
         else:
             declared = isinstance(self.lab.env.unwrapped, PlainEnv)
@@ -222,17 +222,20 @@ class ProbeBackend:
         self.lab.start(task_id)
         return self.lab.lists
 
-    def _offers_much(self) -> bool:
-        """Check if the engine offers too many combinations to try, or too few forms for steps.
+    def _offers_much(self, failed: Sequence[Trajectory]) -> bool:
+        """Check if the engine offers too many combinations to try where a task starts, or too few forms for steps.
 
         If so, `offered` learns from the offers directly.
         """
-        offered = self.lab.env.offered()
-        if offered is None:
+        if self.lab.env.offered() is None:
             return False
-        forms = [template for template in offered.templates if "{" in template]
-        many = sum(len(offered.names) ** template.count("{") for template in forms) > MOST_SAYINGS
-        return many or len(forms) < FEWEST_FORMS
+        tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))[:STARTS]
+        for offered in (self.lab.offered(self.lab.start(task_id)) for task_id in tasks):
+            forms = [template for template in offered.templates if "{" in template]
+            many = sum(len(offered.names) ** template.count("{") for template in forms) > MOST_SAYINGS
+            if many or len(forms) < FEWEST_FORMS:
+                return True
+        return False
 
     def _read_lists(self, failed: Sequence[Trajectory], before: DecisionLists | None, rng: random.Random) -> bool:
         """Learn names and refusals from the lists; False if every answer is informative."""

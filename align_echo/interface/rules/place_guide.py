@@ -44,14 +44,20 @@ class PlaceGuide:
         self.elsewhere = next((rule for rule in rules.rules if isinstance(rule, Elsewhere)), None)
         self.sure = {form: rule for rule in rules.rules if isinstance(rule, InSight) for form in rule.forms}
         self.travel = self.elsewhere.form if self.elsewhere else ""
+        self.rare = {*surroundings.sometimes}
+        """Forms that this task may lack."""
+
         self._action, self._refused, self._waits, self._looked = "", False, False, False
 
     # ------------------------------------------------------------ an episode
 
     def hear(self, action: str, answer: str) -> None:
-        """Read an answer."""
+        """Read an answer. The form that leads to any place is not advised again in a task that refused it."""
         self.sight.read(answer)
         self._action, self._refused = action, answer.strip() in self.known.refusals
+        sent = match_names(self.travel, action.strip()) if self._refused and self.travel else None
+        if sent and sent[0] in self.known.places:
+            self.rare.add(self.travel)
         self._waits = asks(answer) or (self._refused and self._waits)
 
     def views(self) -> list[str]:
@@ -119,12 +125,13 @@ class PlaceGuide:
             if not self.sight.is_known(name):
                 unseen = fill_words(self.known.say_unseen, {"{name}": name})
                 return _NOTHING if mentions(self.sight.text, name) else Advice(unseen)
-        if reading in self.known.sometimes:
+        if reading in self.rare:
             return Advice(self._forms_say(self.known.say_sometimes, [reading], " or "))
         moves = reading in self.known.movers
         if any((name in self.known.places) != moves for name in used):
             return _NOTHING
-        if moves and self.elsewhere and reading != self.travel:
+        travels = self.elsewhere is not None and self.travel not in self.rare
+        if moves and self.elsewhere and travels and reading != self.travel:
             return self._fill(self.elsewhere, self.elsewhere.say_far, said, fill_names(self.travel, used[:1]))
         wanted = fill_names(reading, names)
         rewrite = self._rewrite(said, form, wanted, used) if wanted != said else _NOTHING
@@ -152,7 +159,7 @@ class PlaceGuide:
         What lies here is left behind on a way: all names must be carried along or have been seen there.
         """
         away = [name for name in names if not self.sight.is_at_hand(name)]
-        if form in self.known.movers or not self.travel or not away:
+        if form in self.known.movers or not self.travel or self.travel in self.rare or not away:
             return ""
         place = self.sight.last_seen(away[0])
         together = all(self.sight.is_carried(name) or self.sight.stands_at(place, name) for name in names)
@@ -162,14 +169,15 @@ class PlaceGuide:
         """Name the forms that begin with the same word; all that every task offers if none does."""
         first = action.split(" ")[0]
         same = [form for form in self.known.forms if form.split(" ")[0] == first]
-        always = [form for form in same if form in self.known.always]
+        every = [form for form in self.known.always if form not in self.rare]
+        always = [form for form in same if form in every]
         if always == [first]:
             return Advice(fill_words(SAY_FORM, {"{action}": action, "{step}": first}), step=first)
         if always:
             return Advice(self._forms_say(self.known.say_same_word, always, " or "))
         if same:
             return Advice(self._forms_say(self.known.say_sometimes, same, " or "))
-        return Advice(self._forms_say(self.known.say_forms, self.known.always))
+        return Advice(self._forms_say(self.known.say_forms, every))
 
     def _forms_say(self, say: str, forms: Sequence[str], between: str = ", ") -> str:
         return fill_words(say, {"{forms}": listed(forms, between)})

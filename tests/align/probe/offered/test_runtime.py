@@ -214,6 +214,16 @@ def test_the_first_view_is_read_off_the_opening_where_an_episode_begins_with_it(
         assert ("`beam north attic` first" in play(runtime, "grasp lamp", "Eh?")) == opening
 
 
+def test_a_task_that_refuses_the_way_to_a_place_is_not_told_of_it_again():
+    guide = make_guide(NORTH, ROOF)
+    assert "`beam north attic` first" in guide.explain("grasp lamp").text
+    guide.hear("beam north attic", "Eh?")
+    assert guide.explain("grasp lamp").text == "`lamp` is not here; it was last seen at north attic."
+    assert guide.explain("stroll north attic").text == ""
+    assert guide.explain("beam north attic").text == "Some tasks understand `beam X`, not all."
+    assert "beam" not in guide.explain("juggle tin").text
+
+
 def test_messages_and_rules_are_data():
     rules: list[Rule] = [misworded("hold {0} at {1}", "grasp {1}")]
     ruleset = RuleSet(places=PLACES, rules=tuple(rules))
