@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from align_echo.errors import InterfaceError, UsageError
-from align_echo.interface.contract import InterfaceContract
+from align_echo.interface.contract import InterfaceContract, parse_source
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.decisions import HEADING, DecisionLists
 from align_echo.interface.rules.model import (
@@ -176,7 +176,7 @@ def _items(data: dict[str, Any] | list[Any], indent: int) -> Iterator[str]:
 
 def read_rule_set(code: str) -> RuleSet | None:
     """Read the rules of an interface's source; None if it has none."""
-    for node in ast.parse(code).body:
+    for node in parse_source(code).body:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["RULES"]:
             try:
                 return load_rules(ast.literal_eval(node.value))
@@ -187,7 +187,7 @@ def read_rule_set(code: str) -> RuleSet | None:
 
 def check_format(code: str) -> None:
     """Raise `UsageError` for an interface of an older release, which is played but not learned from."""
-    for node in ast.parse(code).body:
+    for node in parse_source(code).body:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["SPEC"]:
             raise UsageError(
                 "its interface has rules as an older release wrote them: it can be played, not learned from"
