@@ -150,14 +150,16 @@ class RuleRuntime:
 
     def advise(self, turn: HeardAnswer) -> Advice:
         """Return what the rules say of a turn that did not end the episode; without text if nothing is certain."""
-        action = self._guide.advise(self._views) if self._guide else Advice("")
+        guided = self._guide.advise(self._views) if self._guide else Advice("")
         if self._pages and turn.answer == SAME:
-            action = self._pages.advise(self.page, turn.action)
-        action = action if action.text else self._about_action(turn)
-        self._remember(turn, action)
-        if not action.text:
+            guided = self._pages.advise(self.page, turn.action)
+        action = self._about_action(turn)
+        if guided.text and not any(isinstance(rule, SayInstead) for rule in action.rules):
+            action = Advice("")  # beside a guide, other rules speak of wordings alone
+        self._remember(turn, action if action.text else guided)
+        if not (guided.text or action.text):
             action = self._about_answer(turn)
-        parts = [action, self._about_end(turn), self._about_page(), self._about_limit()]
+        parts = [guided, action, self._about_end(turn), self._about_page(), self._about_limit()]
         spoken = [part for part in parts if part.text]
         if not spoken:
             return Advice("")
