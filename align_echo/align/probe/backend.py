@@ -223,19 +223,18 @@ class ProbeBackend:
         return self.lab.lists
 
     def _offers_much(self, failed: Sequence[Trajectory]) -> bool:
-        """Check if the engine offers too many combinations to try where a task starts, or too few forms for steps.
+        """Check if the engine offers too many combinations to try where tasks start, or too few forms for steps.
 
         If so, `offered` learns from the offers directly.
         """
         if self.lab.env.offered() is None:
             return False
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))[:STARTS]
-        for offered in (self.lab.offered(self.lab.start(task_id)) for task_id in tasks):
-            forms = [template for template in offered.templates if "{" in template]
-            many = sum(len(offered.names) ** template.count("{") for template in forms) > MOST_SAYINGS
-            if many or len(forms) < FEWEST_FORMS:
-                return True
-        return False
+        offers = [self.lab.offered(self.lab.start(task_id)) for task_id in tasks]
+        names = {name for offered in offers for name in offered.names}
+        forms = {template for offered in offers for template in offered.templates if "{" in template}
+        many = sum(len(names) ** template.count("{") for template in forms) > MOST_SAYINGS
+        return many or len(forms) < FEWEST_FORMS
 
     def _read_lists(self, failed: Sequence[Trajectory], before: DecisionLists | None, rng: random.Random) -> bool:
         """Learn names and refusals from the lists; False if every answer is informative."""
