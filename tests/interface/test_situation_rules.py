@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import InterfaceError
+from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import dump, load_rules
 from align_echo.interface.rules.situations import Situation
-from align_echo.interface.rules.vocabulary import fill_form
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.play import TASK, interface, source
 from tests.room_env import RoomEnv
@@ -77,7 +77,7 @@ LISTS = lists_with()
 
 
 def history_after(*turns: tuple[str, str], opening: str = OPENING, lists: DecisionLists = LISTS) -> Situation:
-    history = Situation.opened(lists.vocabulary, opening)
+    history = Situation.begin(lists.vocabulary, opening)
     for action, observation in turns:
         history.record(action, observation)
     return history
@@ -85,7 +85,7 @@ def history_after(*turns: tuple[str, str], opening: str = OPENING, lists: Decisi
 
 def advise(history: Situation, action: str, lists: DecisionLists = LISTS, **views: str) -> str:
     shown = {view.replace("_", " "): text for view, text in views.items()}
-    return lists.advise(history.viewing(shown), action).text
+    return lists.advise(history.with_views(shown), action).text
 
 
 def test_the_missing_step_is_named_and_goes_away_once_done():
@@ -208,7 +208,7 @@ def test_any_text_parses_and_is_advised_on_without_error(action: str):
     history = history_after()
     form, names, _ = LISTS.vocabulary.parse(action, history.completions)
     assert form.count("{") >= 0
-    assert all(name in fill_form(form, names) for name in names)
+    assert all(name in fill(form, names) for name in names)
     assert isinstance(advise(history, action), str)
 
 
@@ -218,7 +218,7 @@ def test_any_text_parses_and_is_advised_on_without_error(action: str):
 )
 def test_parsing_undoes_writing(form: str, names: list[str]):
     used = names[: form.count("{")]
-    assert LISTS.vocabulary.parse(fill_form(form, used), history_after().completions) == (form, used, True)
+    assert LISTS.vocabulary.parse(fill(form, used), history_after().completions) == (form, used, True)
 
 
 def test_rules_are_told_in_words_and_survive_being_written():
@@ -243,7 +243,7 @@ def test_a_very_long_action_is_of_no_form():
 def test_a_vocabulary_takes_what_another_one_knows_and_keeps_its_own():
     old, new = lists_with(pairs=[]).vocabulary, lists_with(forms=["sing", "walk to {0}"], case=False).vocabulary
     assert not old.fits("walk to {0}", ["shed 1"])
-    joined = old.merged(new.model_copy(update={"kinds": {"walk to {0}": (("shed",),)}}))
+    joined = old.merge(new.model_copy(update={"kinds": {"walk to {0}": (("shed",),)}}))
     assert joined.forms == ("sing", *old.forms[:1], *old.forms[1:])
     assert [*joined.pairs] == [*new.pairs]
     assert all(joined.fits("walk to {0}", [name]) for name in ("shed 1", "rock 1"))

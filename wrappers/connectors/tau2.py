@@ -58,7 +58,7 @@ def _form(tool: dict[str, Any]) -> str:
     return json.dumps({"name": tool["function"]["name"], "arguments": dict.fromkeys(names, "...")})
 
 
-class _Watched(dict[str, Any]):
+class _WatchedTable(dict[str, Any]):
     """Table that notes the entries that were handed out, which alone can have changed; at first all."""
 
     def __init__(self, table: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ class _Domain:
 
     def watch(self, db: Any) -> None:
         """Note from now on which entries of a database are handed out."""
-        vars(db).update({name: _Watched(table) for name, table in vars(db).items() if isinstance(table, dict)})
+        vars(db).update({name: _WatchedTable(table) for name, table in vars(db).items() if isinstance(table, dict)})
 
     def changed(self, db: Any, before: dict[str, Any]) -> dict[str, Any]:
         """Return copies of the entries of a database that differ from the domain's; whole tables that are lists.
@@ -110,7 +110,7 @@ class _Domain:
         differ: dict[str, Any] = {}
         for name, table in vars(db).items():
             known = self.tables[name]
-            if not isinstance(table, _Watched):
+            if not isinstance(table, _WatchedTable):
                 differ |= {name: copy.deepcopy(table)} if table != known else {}
                 continue
             keys = sorted(key for key in {*table.handed, *before.get(name, ())} if key in table)
@@ -123,7 +123,7 @@ class _Domain:
         """Change a database whose differences are `now` into the one whose differences are `wanted`."""
         for name in {*now, *wanted}:
             known, table = self.tables[name], vars(db)[name]
-            if not isinstance(table, _Watched):
+            if not isinstance(table, _WatchedTable):
                 setattr(db, name, copy.deepcopy(wanted.get(name, known)))
                 continue
             for key in now.get(name, ()):

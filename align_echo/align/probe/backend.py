@@ -63,9 +63,10 @@ from align_echo.align.probe.rules import (
 from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface.contract import Interface, Provenance
 from align_echo.interface.rules.actions import parse_call
+from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import RuleSet
-from align_echo.interface.rules.vocabulary import SAME_AS_BEFORE, distinct_names
+from align_echo.interface.rules.vocabulary import distinct_names
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.plain import PlainEnv
@@ -271,7 +272,7 @@ class ProbeBackend:
         if not self.lab.refusals or not (self.lab.sayings and self.lab.sayings.forms):
             return False
         self.lab.compare_saved(self.lab.start(tasks[0]))
-        if SAME_AS_BEFORE not in self.lab.refusals:
+        if SAME not in self.lab.refusals:
             self.lab.refusals = sorted({*self.lab.refusals, *further_refusals(self.lab, tasks[:STARTS])})
         record, seconds = self.budget.record, self.budget.seconds
         for number, task_id in enumerate(tasks, 1):
@@ -399,7 +400,7 @@ class ProbeBackend:
         self.lab.forget()
         views = self.lab.env.contract.read_only_actions
         new = vocabulary.build(self.lab.names, self.lab.refusals, views, spelling_needed(spellings))
-        lists = DecisionLists(before.vocabulary.merged(new), before.rules) if before else DecisionLists(new, ())
+        lists = DecisionLists(before.vocabulary.merge(new), before.rules) if before else DecisionLists(new, ())
         return lists, vocabulary.slots(), vocabulary.enabled
 
     def _cases(

@@ -17,10 +17,11 @@ from itertools import pairwise
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.vocabulary import ActionVocabulary
+from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import MissingStep
 from align_echo.interface.rules.situations import IsMentioned, IsTold, PlainCondition, Situation, StateCondition
-from align_echo.interface.rules.vocabulary import MOST_READ, NUMBERED, Vocabulary, fill_form, kind_of
+from align_echo.interface.rules.vocabulary import MOST_READ, NUMBERED, Vocabulary, kind_of
 from align_echo.types import Trajectory
 
 DEPTH = 5
@@ -121,9 +122,9 @@ def build_history(vocabulary: Vocabulary, state: LabState) -> Situation:
     """Return what an episode has shown up to a state, without views; cached on the state."""
     if state.history is None:
         if state.parent is None:
-            state.history = Situation.opened(vocabulary, state.opening, state.observation)
+            state.history = Situation.begin(vocabulary, state.opening, state.observation)
         else:
-            state.history = build_history(vocabulary, state.parent).branched()
+            state.history = build_history(vocabulary, state.parent).branch()
             state.history.record(state.actions[-1], state.observation)
     return state.history
 
@@ -133,7 +134,7 @@ def situate(lab: Lab, lists: DecisionLists, state: LabState, action: str) -> Sit
     cached = state.read_by(lists)
     if action not in cached:
         known = build_history(lists.vocabulary, state)
-        cached[action] = known.viewing({view: lab.look(state, view) for view in lists.views(known, action)})
+        cached[action] = known.with_views({view: lab.look(state, view) for view in lists.views(known, action)})
     situated: Situation = cached[action]
     return situated
 
@@ -306,7 +307,7 @@ def random_walk(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_L
 def _kinds(name: str, action: str) -> str:
     """Remove numbers from the names in an action; `name` matches names."""
     template, names = skeleton(action, name)
-    return fill_form(template, [kind_of(name) for name in names])
+    return fill(template, [kind_of(name) for name in names])
 
 
 def proposals(
@@ -365,7 +366,7 @@ def _filled(template: str, fits: Sequence[Sequence[str]], recent: set[str], rng:
     chosen = [rng.choice(names) for names in fits]
     index = rng.choice(indices)
     chosen[index] = rng.choice([name for name in fits[index] if name in recent])
-    return fill_form(template, chosen)
+    return fill(template, chosen)
 
 
 def replay_actions(lab: Lab, trajectories: Iterable[Trajectory]) -> Iterator[tuple[LabState, str, bool]]:

@@ -13,9 +13,10 @@ from align_echo.align.probe.lab import Lab, LabState, answers_in_words
 from align_echo.align.probe.rules import refused_actions
 from align_echo.align.probe.vocabulary import Need
 from align_echo.interface.contract import RuleRecord
+from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
 from align_echo.interface.rules.model import MayNeed, NeedsStep, Rule, RuleSet, dump, misworded
-from align_echo.interface.rules.vocabulary import Vocabulary, fill_form
+from align_echo.interface.rules.vocabulary import Vocabulary
 from align_echo.registry import quantity
 from align_echo.types import Evidence, Misalignment, Trajectory
 
@@ -50,7 +51,7 @@ def try_form(
     if not names or skeleton in vocabulary.forms:
         return None
     candidates = [form for form in vocabulary.forms if form.count("{") == len(names)]
-    nearness = {form: _nearness(lab, lists, state, fill_form(form, names)) for form in candidates}
+    nearness = {form: _nearness(lab, lists, state, fill(form, names)) for form in candidates}
     return UnmatchedUtterance(state.task_id, action, skeleton, nearness, first)
 
 
@@ -217,9 +218,12 @@ def _adding(rule: Rule) -> str:
     return json.dumps({"ruleset": dump(RuleSet(rules=(rule,)))})
 
 
+SAY_FORM_IS = "`{action}` is not understood: the form is `{step}`."
+
+
 def about_form(form: str, template: str, evidence: Evidence, example: UnmatchedUtterance) -> Misalignment:
     """Report a wrong wording of a form."""
-    rule = misworded(form, template)
+    rule = misworded(form, template, SAY_FORM_IS)
     return Misalignment(
         task_id=example.task_id,
         action_type=form,

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 
 from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.probe.names import ActionForms
+from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.situations import Situation
-from align_echo.interface.rules.vocabulary import SAME_AS_BEFORE, find_refusal, name_pattern
+from align_echo.interface.rules.vocabulary import find_refusal, name_pattern
 from align_echo.registry import quantity
 from align_echo.types import Trajectory
 from align_echo.workers.remote import ForkPool, usable_cores
@@ -292,7 +293,7 @@ class Lab:
         Equal engine states share it, unless refusals are silent: silence is recognised by the text before, and this may
         differ.
         """
-        shared = self.comparable and SAME_AS_BEFORE not in self.refusals
+        shared = self.comparable and SAME not in self.refusals
         return self._tried.setdefault(self.key(state), {}) if shared else {}
 
     def _try(self, state: LabState, action: str) -> LabState | None:
@@ -302,7 +303,7 @@ class Lab:
         engine = self.env.state
         shape = find_refusal(self.refusals, state.observation, action, engine.observation)
         if shape and not (engine.done or engine.truncated):
-            self._current = None if shape == SAME_AS_BEFORE else state
+            self._current = None if shape == SAME else state
             return None
         self._current = state.children[action] = self._state(state.task_id, (*state.actions, action), state)
         return self._current

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import product
 
-from align_echo.interface.rules.actions import build_name_pattern
-from align_echo.interface.rules.vocabulary import NUMBERED, distinct_names, fill_form, kind_of, name_pattern
+from align_echo.interface.rules.actions import build_name_pattern, fill
+from align_echo.interface.rules.vocabulary import NUMBERED, distinct_names, kind_of, name_pattern
 
 FEW_FORMS = 40
 """Maximum forms of an engine with numbered names."""
@@ -338,7 +338,7 @@ class ActionForms:
             fits = [self._fitting(template, slot, chosen) for slot in range(template.count("{"))]
             for filled in product(*fits):
                 if len({*filled}) == len(filled):
-                    yield fill_form(template, list(filled))
+                    yield fill(template, list(filled))
 
     def count(self, names: Collection[str]) -> int:
         """Count combinations before any kinds are known."""

@@ -24,10 +24,8 @@ from align_echo.interface.rules.model import (
     dump,
     load_rules,
 )
-from align_echo.interface.rules.places import Surroundings, listed
+from align_echo.interface.rules.places import Surroundings, write_forms
 from align_echo.interface.rules.vocabulary import Vocabulary
-
-"""Keys of a `SPEC` by older releases."""
 
 WIDTH = 150
 """Characters of a line of data."""
@@ -81,7 +79,7 @@ def _joined(old: Values, new: Values) -> Values:
 
 
 def _merged_vocabulary(old: Vocabulary | None, new: Vocabulary | None) -> Vocabulary | None:
-    return old.merged(new) if old and new else old or new
+    return old.merge(new) if old and new else old or new
 
 
 def told_text(rules: RuleSet) -> str:
@@ -101,15 +99,15 @@ def _places_text(known: Surroundings, rules: Sequence[Rule]) -> str:
     return "\n- ".join(
         [
             HEADING,
-            f"These forms are understood: {listed(known.always)}",
-            *([f"Some tasks understand these too: {listed(known.sometimes)}"] if known.sometimes else []),
+            f"These forms are understood: {write_forms(known.always)}",
+            *([f"Some tasks understand these too: {write_forms(known.sometimes)}"] if known.sometimes else []),
             *texts[InSight],
             *(f'"{text}" means that the action was refused; it does not say why' for text in known.refusals),
             *(rule.text for rule in rules if not isinstance(rule, InSight | Elsewhere | BareNames)),
             *texts[Elsewhere],
             *([f"Places: {', '.join(known.places)}"] if texts[Elsewhere] else []),
             *texts[BareNames],
-            *([f"What is in sight: {listed(known.views)}"] if known.views else []),
+            *([f"What is in sight: {write_forms(known.views)}"] if known.views else []),
         ]
     )
 

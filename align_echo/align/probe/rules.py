@@ -22,10 +22,11 @@ from align_echo.align.probe.cases import Case
 from align_echo.align.probe.lab import Lab, answers
 from align_echo.align.probe.names import skeleton
 from align_echo.interface.rules import situations as on
+from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
 from align_echo.interface.rules.model import AllowedWhere, AlreadySo, AlwaysNeeds, MissingStep, NeedsStep
 from align_echo.interface.rules.situations import NameTerm, PlainCondition, StateCondition
-from align_echo.interface.rules.vocabulary import ACTION, SAME_AS_BEFORE, Vocabulary, find_refusal, without_action
+from align_echo.interface.rules.vocabulary import ACTION, Vocabulary, find_refusal, without_action
 from align_echo.types import Trajectory
 from align_echo.workers.remote import ForkPool
 
@@ -453,7 +454,7 @@ def shapes(before: str, action: str, answer: str) -> list[str]:
     """List possible shapes of a refusal: its text, its text around the action, or silence."""
     text = answer.strip()
     ways = [text, without_action(action, text)]
-    return list(dict.fromkeys([*ways, *([SAME_AS_BEFORE] if text == before.strip() else [])]))
+    return list(dict.fromkeys([*ways, *([SAME] if text == before.strip() else [])]))
 
 
 def listed_refusals(lab: Lab, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
@@ -496,15 +497,15 @@ def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
     texts = [
         text
         for text in _plain(r"(?!)", heard)
-        if text != SAME_AS_BEFORE
+        if text != SAME
         and len(tasks[text]) >= MIN_HEARD
         and (len(verbs[text]) >= MIN_KINDS or 2 * len(tasks[text]) >= len(failed))
     ]
     explained = sum(not ways.isdisjoint(texts) for ways in repeated)
     if texts and explained >= SHARE_SAME * len(repeated):
         return texts
-    kinds = {_verb(action) for action in heard.refused[SAME_AS_BEFORE]}
-    return [SAME_AS_BEFORE] if len(heard.refused[SAME_AS_BEFORE]) >= MIN_ACTIONS and len(kinds) >= MIN_KINDS else []
+    kinds = {_verb(action) for action in heard.refused[SAME]}
+    return [SAME] if len(heard.refused[SAME]) >= MIN_ACTIONS and len(kinds) >= MIN_KINDS else []
 
 
 def further_refusals(lab: Lab, tasks: Sequence[str]) -> list[str]:
@@ -521,7 +522,7 @@ def further_refusals(lab: Lab, tasks: Sequence[str]) -> list[str]:
             child = lab.after(state, action)
             if not child.over:
                 heard.take("", action, child.observation, refused=lab.key(child) == lab.key(state))
-    return [shape for shape in _plain(lab.name, heard) if shape != SAME_AS_BEFORE]
+    return [shape for shape in _plain(lab.name, heard) if shape != SAME]
 
 
 def refused_actions(failed: Iterable[Trajectory], known: Collection[str]) -> list[tuple[str, str]]:
@@ -548,13 +549,13 @@ def _plain(name: str, heard: AnswerCounts) -> list[str]:
         for shape, actions in sorted(heard.refused.items())
         if len(actions) >= MIN_ACTIONS and len({_kind(name, action) for action in actions}) >= MIN_KINDS
     ]
-    texts = [text for text in shapes_met if text != SAME_AS_BEFORE and heard.taken[text] <= FEW * heard.times[text]]
+    texts = [text for text in shapes_met if text != SAME and heard.taken[text] <= FEW * heard.times[text]]
     texts = [text for text in texts if not re.search(name, text.replace(ACTION, ""))]
-    if SAME_AS_BEFORE not in shapes_met:
+    if SAME not in shapes_met:
         return texts
-    every = sum(count for shape, count in heard.times.items() if shape in texts or shape == SAME_AS_BEFORE)
+    every = sum(count for shape, count in heard.times.items() if shape in texts or shape == SAME)
     explained = sum(heard.times[text] for text in texts)
-    return texts if explained >= SHARE_SAME * max(every, 1) else [*texts, SAME_AS_BEFORE]
+    return texts if explained >= SHARE_SAME * max(every, 1) else [*texts, SAME]
 
 
 def _replayed(lab: Lab, trajectory: Trajectory) -> Iterator[tuple[str, str, str, bool]]:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import skeleton
-from align_echo.interface.rules.vocabulary import NUMBERED, SAME_AS_BEFORE, UndoPair, Vocabulary, kind_of
+from align_echo.interface.rules.answers import SAME
+from align_echo.interface.rules.vocabulary import NUMBERED, UndoPair, Vocabulary, kind_of
 
 _MIN_PAIRS = 3
 _MOST_ENABLED = 3
@@ -51,7 +52,7 @@ def _may_have_been_taken(lab: Lab, before: LabState, child: LabState) -> bool:
 
     Its answer when possible (`child`) equals the state's last text, like a silent refusal.
     """
-    return not lab.lists and SAME_AS_BEFORE in lab.refusals and child.observation.strip() == before.observation.strip()
+    return not lab.lists and SAME in lab.refusals and child.observation.strip() == before.observation.strip()
 
 
 def general(templates: Iterable[str]) -> list[str]:

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from align_echo.interface.rules.actions import LONGEST_ACTION, form_pattern
+from align_echo.interface.rules.actions import LONGEST_ACTION, fill, form_pattern
+from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.model import (
     Advice,
     AllowedWhere,
@@ -27,9 +28,7 @@ from align_echo.interface.rules.situations import MOST_VIEWED, ActiveName, NameA
 from align_echo.interface.rules.vocabulary import (
     ACTION,
     LETTERS,
-    SAME_AS_BEFORE,
     Vocabulary,
-    fill_form,
     kind_of,
 )
 
@@ -137,7 +136,7 @@ class DecisionLists:
                 step = self.conclude(situation, rule.conclusion, names)
                 if step and self._is_doubtful(situation, step):
                     step = self._needed(situation, step, deep) if must else ""
-                if step and step != fill_form(form, names):
+                if step and step != fill(form, names):
                     return Decision(rule, step)
         return None
 
@@ -165,7 +164,7 @@ class DecisionLists:
         fits = all(values) and self.vocabulary.fits(step.form, values)
         if not fits or (step.together and not self.vocabulary.goes_together(step.form, values)):
             return ""
-        return fill_form(step.form, values)
+        return fill(step.form, values)
 
     # ------------------------------------------------------------ reading actions
 
@@ -235,11 +234,11 @@ class DecisionLists:
         for name in names:
             if name not in situation.mentions:
                 return Advice(_unseen(situation, name))
-        wanted = fill_form(form, names)
+        wanted = fill(form, names)
         rewritten = wanted != action.strip()
         if rewritten and not vocabulary.case and wanted == " ".join(action.lower().split()):
             rewritten = False
-        decision = self.decide(situation, form, names, rewritten or refused == SAME_AS_BEFORE)
+        decision = self.decide(situation, form, names, rewritten or refused == SAME)
         if decision is None:
             return self._without_rule(situation, action, wanted, names, plain)
         rule, step = decision
@@ -268,11 +267,11 @@ class DecisionLists:
                     continue
                 decision = self.decide(situation, mover, [place], True)
                 if decision is not None and decision.step == "now":
-                    return f"`{name}` was last seen after `{fill_form(mover, [place])}`."
+                    return f"`{name}` was last seen after `{fill(mover, [place])}`."
         return ""
 
     def _list_forms(self) -> str:
-        return ", ".join(f"`{fill_form(form, LETTERS)}`" for form in self.vocabulary.forms)
+        return ", ".join(f"`{fill(form, LETTERS)}`" for form in self.vocabulary.forms)
 
     def rules_text(self) -> str:
         """Write the text told up front: short sentences valid in any state, hence with "may".
@@ -287,7 +286,7 @@ class DecisionLists:
         lines += [f"- {refusal_in_words(shape)}" for shape in self.vocabulary.refusals]
         lines += [f"- {rule.text}" for _, rule in sorted(self.wordings.items())]
         for form in sorted(self.vocabulary.forms):
-            wanted, rules = fill_form(form, LETTERS), self.refusing.get(form, ())
+            wanted, rules = fill(form, LETTERS), self.refusing.get(form, ())
             steps = dict.fromkeys(
                 step for rule in rules if isinstance(rule, NeedsStep) and (step := self._step_up_front(rule.step))
             )
@@ -314,7 +313,7 @@ class DecisionLists:
                     continue
             return ""
         if len(step.terms) == 1 and isinstance(step.terms[0], NameAt):
-            blank = fill_form(step.form, ["_"] * len(LETTERS))
+            blank = fill(step.form, ["_"] * len(LETTERS))
             return f"repeat the `{blank}` after which you last read of {LETTERS[step.terms[0].slot]}"
         return write_step(step._replace(together=False))
 
@@ -324,7 +323,7 @@ class SituationGuide:
 
     def __init__(self, lists: DecisionLists, opening: str, task: str) -> None:
         self.lists = lists
-        self.situation = Situation.opened(lists.vocabulary, f"{opening}\n{task}", opening)
+        self.situation = Situation.begin(lists.vocabulary, f"{opening}\n{task}", opening)
         self._refused = ""
         self._action = ""
 
@@ -366,6 +365,6 @@ def _unseen(situation: Situation, name: str) -> str:
 
 def refusal_in_words(shape: str) -> str:
     """Explain a shape of refusal."""
-    if shape == SAME_AS_BEFORE:
+    if shape == SAME:
         return "An answer that only repeats the one before may mean that the action was refused; it does not say why"
     return f'"{shape.replace(ACTION, "...")}" means that the action was refused; it does not say why'

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer, TypeAda
 
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import InterfaceError
-from align_echo.interface.rules.actions import MOST_FORMS, Form, Say, Term, is_shallow
+from align_echo.interface.rules.actions import MOST_FORMS, Form, Say, Term, fill, is_shallow
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.edits import Edit
 from align_echo.interface.rules.pages import MOST_PARTS, PageOffers
@@ -29,7 +29,7 @@ from align_echo.interface.rules.situations import (
     StateCondition,
     highest_slot,
 )
-from align_echo.interface.rules.vocabulary import LETTERS, MOST_SLOTS, SlottedForm, Vocabulary, fill_form
+from align_echo.interface.rules.vocabulary import LETTERS, MOST_SLOTS, SlottedForm, Vocabulary
 from align_echo.types import Frozen
 
 MOST_RULES = 500
@@ -266,6 +266,7 @@ class NeedsPage(Frozen):
     text: str
     say: Say = "`{action}` does not work yet: you need to `{step}` first."
 
+
 class MissingStep(NamedTuple):
     """Step of a form, with names by terms; with `together`, only where names of these kinds were seen together in it.
     """
@@ -308,7 +309,7 @@ class SituationRule(Frozen):
 
     @property
     def _wanted(self) -> str:
-        return fill_form(self.form, LETTERS)
+        return fill(self.form, LETTERS)
 
     @cached_property
     def key(self) -> str:
@@ -396,12 +397,12 @@ class MayNeed(Frozen):
     def command(self) -> str:
         """The step with the action's letters."""
         others = iter(OTHER_LETTERS)
-        return f"`{fill_form(self.step, [LETTERS[slot] if slot >= 0 else next(others) for slot in self.places])}`"
+        return f"`{fill(self.step, [LETTERS[slot] if slot >= 0 else next(others) for slot in self.places])}`"
 
     @property
     def text(self) -> str:
         """Sentence of the rule."""
-        return f"Before `{fill_form(self.form, LETTERS)}` you may need to {self.command}"
+        return f"Before `{fill(self.form, LETTERS)}` you may need to {self.command}"
 
 
 def write_step(step: MissingStep) -> str:
@@ -412,19 +413,20 @@ def write_step(step: MissingStep) -> str:
         names.append(term.words() if own else OTHER_LETTERS[len(meant)])
         meant += [] if own else [f"{names[-1]} is {term.words()}"]
     meant += ["such things were seen together in it"] * step.together
-    return f"`{fill_form(step.form, names)}`" + (f" ({', '.join(meant)})" if meant else "")
+    return f"`{fill(step.form, names)}`" + (f" ({', '.join(meant)})" if meant else "")
 
 
-def misworded(wrong: str, right: str) -> SayInstead:
-    """Return the rule for a wrong wording of a form in a vocabulary; the wording alone tells its refusal."""
-    texts = fill_form(right, LETTERS), fill_form(wrong, LETTERS)
-    return SayInstead(
-        form=wrong,
-        answers=(),
-        edit=Edit(kind="form", detail=right),
-        text="Write `{}` instead of `{}`".format(*texts),
-        say="`{action}` is not understood: the form is `{step}`.",
-    )
+def misworded(form: str, reading: str, say: Say = SAY_FORM) -> SayInstead:
+    """Return the rule that a form is understood in another: its reading, over the form's own slots.
+
+    It has no answers: the wording alone tells its refusal.
+    """
+    slots = [int(number) for number in re.findall(r"\{(\d)\}", reading)]
+    numbered = iter(range(len(slots)))
+    detail = re.sub(r"\{\d\}", lambda _: f"{{{next(numbered)}}}", reading)
+    edit = Edit(kind="form", detail=detail, terms=tuple(Term(slot=slot) for slot in slots))
+    text = f"Write `{fill(reading, LETTERS)}` instead of `{fill(form, LETTERS)}`"
+    return SayInstead(form=form, answers=(), edit=edit, text=text, say=say)
 
 
 Rule = Annotated[

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.model import Advice, NamedBeside, NeedsPage, Rule, fill_words
 from align_echo.interface.rules.pages import (
     LEAST_LIKE,
     Page,
     PageOffers,
-    fill_form,
     likeness,
     nearest,
     plain_words,
@@ -45,7 +45,7 @@ class PageGuide:
             if exact:
                 return _NOTHING
             if said and page.frame in self.offers.free[form]:
-                return self._instead(action, fill_form(form, " ".join(said.split())))
+                return self._instead(action, fill(form, [" ".join(said.split())]))
             return self._listing(page)
         if exact and self.offers.may_take(form, page, said):
             return _NOTHING
@@ -62,11 +62,11 @@ class PageGuide:
         beside = self._beside_said(form, page, said) if near < 4 and far < 4 else ""
         if beside:
             rule = self._beside[form]
-            return self._instead(action, fill_form(form, beside), rule)
+            return self._instead(action, fill(form, [beside]), rule)
         if far > near and len(wanted) == 1:
-            return self._instead(fill_form(form, wanted[0]), fill_form(form, steps[wanted[0]].step), steps[wanted[0]])
+            return self._instead(fill(form, [wanted[0]]), fill(form, [steps[wanted[0]].step]), steps[wanted[0]])
         if len(names) == 1:
-            return self._instead(action, fill_form(form, names[0]))
+            return self._instead(action, fill(form, [names[0]]))
         return Advice(self._page_says([_listed(form, names, False)])) if 0 < len(names) <= MOST_NEAR else None
 
     def _beside_said(self, form: str, page: Page, said: str) -> str:
@@ -85,7 +85,7 @@ class PageGuide:
         for other in self.offers.closed:
             near, names = nearest(self.offers.names(other, page), said)
             if other != form and near == 4 and len(names) == 1:
-                return self._instead(action, fill_form(other, names[0]))
+                return self._instead(action, fill(other, [names[0]]))
         return None
 
     def _listing(self, page: Page) -> Advice:
@@ -95,7 +95,7 @@ class PageGuide:
             names = self.offers.names(form, page)
             lines += [_listed(form, names[:MOST_LISTED], len(names) <= MOST_LISTED)] if names else []
         free = (form for form, frames in self.offers.free.items() if page.frame in frames)
-        lines += [f"`{fill_form(form, 'X')}` takes any words" for form in free]
+        lines += [f"`{fill(form, ['X'])}` takes any words" for form in free]
         return Advice(self._page_says(lines) if lines else "")
 
     def _page_says(self, lines: list[str]) -> str:
@@ -109,7 +109,7 @@ class PageGuide:
 
 def _listed(form: str, names: list[str], every: bool) -> str:
     """Write what a form takes on a page; `every`: no other names are known."""
-    return f"`{fill_form(form, 'X')}` takes here{'' if every else ', among others'}: {' | '.join(names)}"
+    return f"`{fill(form, ['X'])}` takes here{'' if every else ', among others'}: {' | '.join(names)}"
 
 
 def _quoted(action: str) -> str:

@@ -127,11 +127,6 @@ class PageOffers(Frozen):
         )
 
 
-def fill_form(form: str, name: str) -> str:
-    """Write an action of a form."""
-    return form.replace("{0}", name)
-
-
 def _slot(form: str, action: str) -> str:
     """Return what stands in the slot of a form in an action; "" if the action is not of this form."""
     head, _, tail = form.partition("{0}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
-from align_echo.interface.rules.actions import LONGEST_ACTION, Term
-from align_echo.interface.rules.edits import Edit
+from align_echo.interface.rules.actions import LONGEST_ACTION, fill
 from align_echo.interface.rules.model import (
     SAY_FORM,
     Advice,
@@ -21,11 +19,9 @@ from align_echo.interface.rules.places import (
     SightRecord,
     Surroundings,
     asks,
-    fill_names,
-    letters,
-    listed,
     match_names,
     mentions,
+    write_forms,
 )
 
 _NOTHING = Advice("")
@@ -90,7 +86,7 @@ class PlaceGuide:
         rule = self.wordings.get(form)
         if rule is None:
             return form
-        return fill_names(rule.edit.detail, [f"{{{term.slot}}}" for term in rule.edit.terms or ()])
+        return fill(rule.edit.detail, [f"{{{term.slot}}}" for term in rule.edit.terms or ()])
 
     def understood(self, action: str, *, exact: bool = False) -> tuple[str, list[str]] | None:
         """Return the form that fits an action best, and its names; `exact`: of the environment's own forms.
@@ -132,8 +128,8 @@ class PlaceGuide:
             return _NOTHING
         travels = self.elsewhere is not None and self.travel not in self.rare
         if moves and self.elsewhere and travels and reading != self.travel:
-            return self._fill(self.elsewhere, self.elsewhere.say_far, said, fill_names(self.travel, used[:1]))
-        wanted = fill_names(reading, names)
+            return self._fill(self.elsewhere, self.elsewhere.say_far, said, fill(self.travel, used[:1]))
+        wanted = fill(reading, names)
         rewrite = self._rewrite(said, form, wanted, used) if wanted != said else _NOTHING
         if self.elsewhere and (step := self.missing_step(reading, used)):
             return _joined(self._fill(self.elsewhere, self.elsewhere.say, wanted, step), rewrite)
@@ -163,7 +159,7 @@ class PlaceGuide:
             return ""
         place = self.sight.last_seen(away[0])
         together = all(self.sight.is_carried(name) or self.sight.stands_at(place, name) for name in names)
-        return fill_names(self.travel, [place]) if place and together else ""
+        return fill(self.travel, [place]) if place and together else ""
 
     def _suggest(self, action: str) -> Advice:
         """Name the forms that begin with the same word; all that every task offers if none does."""
@@ -180,23 +176,10 @@ class PlaceGuide:
         return Advice(self._forms_say(self.known.say_forms, every))
 
     def _forms_say(self, say: str, forms: Sequence[str], between: str = ", ") -> str:
-        return fill_words(say, {"{forms}": listed(forms, between)})
+        return fill_words(say, {"{forms}": write_forms(forms, between)})
 
     def _fill(self, rule: Elsewhere | SayInstead | InSight, say: str, action: str, step: str) -> Advice:
         return Advice(fill_words(say, {"{action}": action, "{step}": step}), (rule,), step)
-
-
-def misworded(form: str, reading: str) -> SayInstead:
-    """Return the rule that a form is understood in another: its reading, over the form's own slots.
-
-    It has no answers: a guide tells refusals apart.
-    """
-    slots = [int(number) for number in re.findall(r"\{(\d)\}", reading)]
-    numbered = iter(range(len(slots)))
-    detail = re.sub(r"\{\d\}", lambda _: f"{{{next(numbered)}}}", reading)
-    edit = Edit(kind="form", detail=detail, terms=tuple(Term(slot=slot) for slot in slots))
-    text = f"Write `{letters(reading)}` instead of `{letters(form)}`"
-    return SayInstead(form=form, answers=(), edit=edit, text=text, say=SAY_FORM)
 
 
 def _joined(first: Advice, then: Advice) -> Advice:

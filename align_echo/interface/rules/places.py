@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from align_echo.interface.rules.actions import Say
+from align_echo.interface.rules.actions import Say, fill, form_pattern
 from align_echo.types import Frozen
 
 MOST_READ = 200_000
@@ -144,30 +144,17 @@ def surrounds(text: str, name: str) -> list[tuple[str, str]]:
     return [(match[1] or "", match[2] or "") for match in re.finditer(pattern, text)]
 
 
-def fill_names(form: str, names: Sequence[str]) -> str:
-    """Write a form with names in its slots."""
-    return _SLOT.sub(lambda slot: names[int(slot[1])] if int(slot[1]) < len(names) else slot[0], form)
-
-
 def match_names(form: str, action: str) -> list[str] | None:
     """Return what stands in the slots of a form in an action; None if it is not of this form."""
-    match = _pattern(form).fullmatch(action)
+    match = form_pattern(form, ".+?").fullmatch(action)
     return None if match is None else [text.strip() for text in match.groups()]
-
-
-@lru_cache(maxsize=1_000)
-def _pattern(form: str) -> re.Pattern[str]:
-    """Return the pattern of a form. Constant text matches where it comes first, so reading takes linear time."""
-    first, *parts = map(re.escape, re.split(r"\{\d\}", form))
-    *middle, last = parts or [""]
-    return re.compile(first + "".join(f"(?>(.+?){part})" for part in middle) + (f"(.+?){last}" if parts else ""))
 
 
 def letters(form: str) -> str:
     """Write a form with letters for its names."""
-    return fill_names(form, "XYZ")
+    return fill(form, "XYZ")
 
 
-def listed(forms: Iterable[str], between: str = ", ") -> str:
+def write_forms(forms: Iterable[str], between: str = ", ") -> str:
     """Write forms in a row."""
     return between.join(f"`{letters(form)}`" for form in forms)

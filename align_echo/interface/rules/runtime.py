@@ -232,11 +232,12 @@ class RuleRuntime:
             if self._is_silent(rule, tree) or (rule.at_times and answer is None):
                 continue
             step = self.step(rule.step, rule.terms, tree)
-            if step is None or not self._is_known(step) or step == tree or self._is_in_vain(step):
+            if step is None or not self._is_known(step) or not (self._makes_sense(step) and self._makes_sense(tree)):
+                continue
+            step = step._replace(arguments=tuple(map(self._as_read, step.arguments)))
+            if step == tree or self._is_in_vain(step):
                 continue
             if rule.at_times and not self._are_read(tree, step):
-                continue
-            if not (self._makes_sense(step) and self._makes_sense(tree)):
                 continue
             before = self._needed(step, depth - 1) if depth > 1 else None
             return ((rule,), step) if before is None else ((rule, *before[0]), before[1])
@@ -266,7 +267,7 @@ class RuleRuntime:
         values = tuple(self._argument(term, tree, form, at) for at, term in enumerate(terms))
         wanted = zip(values, terms, strict=True)
         missing = any(value is None and term is not None and term.slot >= 0 for value, term in wanted)
-        return None if missing else ActionTree(form, tuple(map(self._as_read, values)))
+        return None if missing else ActionTree(form, values)
 
     def _as_read(self, value: JsonValue) -> JsonValue:
         """Return a name in the letters in which it was read; as it is where it was read so, or nowhere.

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, Tag
 
+from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.vocabulary import (
     LETTERS,
     MOST_SLOTS,
     SlottedForm,
     Vocabulary,
-    fill_form,
     kind_of,
     mention_of,
     split_sentences,
@@ -61,18 +61,18 @@ class Situation:
     views: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def opened(cls, vocabulary: Vocabulary, text: str, answer: str = "") -> Situation:
+    def begin(cls, vocabulary: Vocabulary, text: str, answer: str = "") -> Situation:
         """Return the situation after the opening text; `answer` is the environment's part of it."""
         situation = cls(vocabulary, answer=answer.strip())
         situation.observe(text)
         return situation
 
-    def branched(self) -> Situation:
+    def branch(self) -> Situation:
         """Return a copy that can go on by itself."""
         copies: dict[str, Any] = {name: dict(value) for name, value in vars(self).items() if isinstance(value, dict)}
         return replace(self, **copies)
 
-    def viewing(self, views: dict[str, str]) -> Situation:
+    def with_views(self, views: dict[str, str]) -> Situation:
         """Return the situation with what the views show now."""
         return replace(self, views=views)
 
@@ -137,7 +137,7 @@ def _others(names: list[str] | None, name: str) -> list[str]:
 
 
 def _blank(form: str) -> str:
-    return fill_form(form, ["_"] * MOST_SLOTS)
+    return fill(form, ["_"] * MOST_SLOTS)
 
 
 def _letter(slot: int, slots: int) -> str:
@@ -235,7 +235,7 @@ class IsKind(NamedTuple):
 
     def words(self, slots: int) -> str:
         places = ["it" if place == self.place else "_" for place in range(MOST_SLOTS)]
-        return f"{_letter(self.slot, slots)} is of a kind that `{fill_form(self.form, places)}` takes"
+        return f"{_letter(self.slot, slots)} is of a kind that `{fill(self.form, places)}` takes"
 
 
 class IsShownWith(NamedTuple):
@@ -278,7 +278,7 @@ class IsSeenAfter(NamedTuple):
         return situation.at.get(names[self.slot], {}).get(self.form, "") == names[self.other]
 
     def words(self, slots: int) -> str:
-        step = fill_form(self.form, [_letter(self.other, slots)])
+        step = fill(self.form, [_letter(self.other, slots)])
         return f"{_letter(self.slot, slots)} was last named after your `{step}`"
 
 

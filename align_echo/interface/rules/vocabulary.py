@@ -13,13 +13,14 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field, PlainSerializer, StringConstraints
 
 from align_echo.interface.rules.actions import LONGEST_NAME, MOST_FORMS, build_name_pattern
+from align_echo.interface.rules.answers import SAME
 from align_echo.types import Frozen
 
 NUMBERED = r"\b[a-z]+ \d+\b"
 """Pattern of a name that is a word and a number."""
 
-ACTION, SAME_AS_BEFORE = "{action}", "{same}"
-"""In a shape of refusal: the action's own words; the answer before again."""
+ACTION = "{action}"
+"""In a shape of refusal: the action's own words. `SAME` is the answer before again."""
 
 MOST_SLOTS = 3
 """Maximum names of an action."""
@@ -144,7 +145,7 @@ class Vocabulary(Frozen):
         """Return the shape of refusal of an answer; "" if it refuses nothing."""
         return find_refusal(self.refusals, before, action, answer)
 
-    def merged(self, new: Vocabulary) -> Vocabulary:
+    def merge(self, new: Vocabulary) -> Vocabulary:
         """Add what another vocabulary knows."""
         pairs = {pair[:2] for pair in self.pairs}
         together = {
@@ -162,10 +163,10 @@ class Vocabulary(Frozen):
                 "case": self.case and new.case,
                 "number": self.number and new.number,
             }
-        ).forgetful()
+        )._without_memory()
 
-    def forgetful(self) -> Vocabulary:
-        """Return a copy that computes anew what it remembers of its fields."""
+    def _without_memory(self) -> Vocabulary:
+        """Return a copy that remembers nothing computed from its fields."""
         return type(self).model_construct(**{name: getattr(self, name) for name in type(self).model_fields})
 
 
@@ -195,13 +196,6 @@ def distinct_names(names: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted({re.sub(r"\d+", "0", name) for name in names if len(name) <= LONGEST_NAME}))
 
 
-def fill_form(form: str, names: Sequence[str]) -> str:
-    """Fill the slots of a form."""
-    for number, name in enumerate(names):
-        form = form.replace("{" + str(number) + "}", name)
-    return form
-
-
 @lru_cache(maxsize=MOST_READ)
 def kind_of(name: str) -> str:
     """Return a name without its number."""
@@ -215,7 +209,7 @@ def find_refusal(known: Collection[str], before: str, action: str, answer: str) 
     for shape in (text, without_action(action, text)):
         if shape in known:
             return shape
-    return SAME_AS_BEFORE if SAME_AS_BEFORE in known and text == before.strip() else ""
+    return SAME if SAME in known and text == before.strip() else ""
 
 
 def without_action(action: str, text: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from align_echo.align.probe.lab import Lab, LabState, saved_key
 from align_echo.align.probe.names import ActionForms
-from align_echo.interface.rules.vocabulary import SAME_AS_BEFORE
+from align_echo.interface.rules.answers import SAME
 from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
 from tests.doors import REFUSED as DOORS_REFUSED
@@ -98,7 +98,7 @@ def test_what_was_tried_in_a_state_is_not_tried_again_in_an_equal_one():
 
 @pytest.mark.parametrize("case", ["states that are never equal", "silence"])
 def test_it_is_tried_again_where_equality_tells_nothing(case):
-    lab = lab_of(Silent(ENDLESS), SAME_AS_BEFORE) if case == "silence" else lab_of(Counting(ENDLESS), REFUSED)
+    lab = lab_of(Silent(ENDLESS), SAME) if case == "silence" else lab_of(Counting(ENDLESS), REFUSED)
     there = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2"])
     assert "seal pod 2" in there.admissible
     back = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2", "seal pod 2", "unseal pod 2"])

@@ -39,7 +39,7 @@ def hoisting(
     """A crate that could not be hoisted, and whether oil helps, or that can be hoisted `now`; `shown` are the gauges
     that show it.
     """
-    situation = Situation.opened(VOCABULARY, seen).viewing({GAUGES[gauge]: "A crate 1." for gauge in shown})
+    situation = Situation.begin(VOCABULARY, seen).with_views({GAUGES[gauge]: "A crate 1." for gauge in shown})
     steps = frozenset({"oil crate 1"} if helps else ())
     task, names = f"yard/{number % tasks}", ("crate 1",)
     return Case(task, (), "hoist crate 1", "hoist {0}", names, situation, steps, False, int(helps), now)

@@ -12,7 +12,7 @@ from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import ActionForms, heard_sayings
 from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.interface.contract import InterfaceContract
-from align_echo.interface.rules.vocabulary import SAME_AS_BEFORE
+from align_echo.interface.rules.answers import SAME
 from align_echo.wrappers.text_env import EngineState, TextEnv
 from tests.menu_env import NoOracle
 from tests.worlds.measure import Size, claims_of, false_claims, learn, true_claims
@@ -104,7 +104,7 @@ class BellEnv(TextEnv):
 
 def test_silence_that_may_be_an_answer_makes_no_need():
     lab = Lab(BellEnv())
-    lab.refusals = [SAME_AS_BEFORE]
+    lab.refusals = [SAME]
     lab.sayings = ActionForms(("ring {0}", "oil {0}"), ("east bell", "west bell"))
     lab.use_names(lab.sayings.names)
     vocabulary = ActionVocabulary(lab.name)

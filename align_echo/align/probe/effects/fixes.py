@@ -16,6 +16,7 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from align_echo.align.probe.effects.outcomes import Instance, Observer
+from align_echo.align.probe.effects.words import belonging_in_words, edit_in_words, letter, write_term
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionTree, Term, fill, kind_name, text_of
 from align_echo.interface.rules.answers import SAME
@@ -49,11 +50,11 @@ GIVEN_UP = 8
 HELPED_BEFORE = 4
 """Fixes that are tried first because they helped before."""
 
-MOST_FOLLOWED = 400
-"""Latest states at which a runtime is kept."""
+MOST_RUNTIMES = 400
+"""Latest states whose runtime is remembered."""
 
-KEPT_BEFORE = 3
-"""States at the end of a way at which a runtime is kept."""
+LAST_STATES = 3
+"""States at the end of a way whose runtime is remembered."""
 
 MIN_FIXED, MIN_TASKS = 3, 2
 """Actions, and tasks, in which a fix must work to be a rule on trial."""
@@ -114,7 +115,7 @@ class FixSearch:
         self._missed: Counter[tuple[str, str]] = Counter()
         self._met: frozenset[str] = frozenset()
         self.kinds: dict[str, tuple[tuple[str, ...], ...]] = {}
-        self._followed = {True: _Followed(), False: _Followed()}
+        self._runtimes = {True: _RuntimeCache(), False: _RuntimeCache()}
 
     # ------------------------------------------------------------ values
 
@@ -572,9 +573,9 @@ class FixSearch:
             if at_times:
                 condition = Condition(kind="done", form=step, terms=terms)
             if condition is not None:
-                first = fill(self._blank(step), [_place(term) for term in terms])
+                first = fill(self._blank(step), [write_term(term) for term in terms])
                 text = f"Before `{self.name(form)}` you {'may have to' if at_times else 'need to'} `{first}`"
-                text += "".join(_belonging_in_words(term) for term in terms if term.by)
+                text += "".join(belonging_in_words(term) for term in terms if term.by)
                 unless = [condition]
                 if (step, terms) in fixes.order:
                     earlier, given = fixes.order[step, terms]
@@ -628,14 +629,14 @@ class FixSearch:
             refusals={form: tuple(sorted(self.observer.sure_refusals(form))) for form in self.observer.forms},
             unknown=self.observer.unknown_answers(),
         )
-        return self._followed[rules is None].at(state, base)
+        return self._runtimes[rules is None].at(state, base)
 
     def _answers(self, instances: Iterable[Instance]) -> tuple[str, ...]:
         return tuple(sorted({self.observer.answer(each) for each in instances}))
 
     def name(self, form: str, places: Sequence[str] = ()) -> str:
         """Return a form with letters, or other words, in the places of its arguments."""
-        return fill(self._blank(form), places or [_letter(slot) for slot in range(self.grammar.forms[form].slots)])
+        return fill(self._blank(form), places or [letter(slot) for slot in range(self.grammar.forms[form].slots)])
 
     def _blank(self, form: str) -> str:
         known = self.grammar.forms[form]
@@ -644,7 +645,7 @@ class FixSearch:
         return f"{known.tool}({', '.join(f'{name}={{{slot}}}' for slot, name in enumerate(known.arguments))})"
 
 
-class _Followed:
+class _RuntimeCache:
     """Runtimes at the latest states that were asked about, and at those just before, for the latest rules."""
 
     def __init__(self) -> None:
@@ -666,9 +667,9 @@ class _Followed:
         runtime = self._at[start].branch()
         for left, each in reversed([*enumerate(way)]):
             runtime.hear(each.actions[-1], each.observation)
-            if left < KEPT_BEFORE:
+            if left < LAST_STATES:
                 self._at[each] = runtime.branch()
-        while len(self._at) > MOST_FOLLOWED:
+        while len(self._at) > MOST_RUNTIMES:
             del self._at[next(iter(self._at))]
         return runtime
 
@@ -733,66 +734,3 @@ def _is_enough(fixed: Sequence[Instance]) -> bool:
 def is_as_good(edit: Edit, other: Edit) -> bool:
     """Whether an edit puts another value in the same place."""
     return edit.kind == other.kind == "value" and edit.slot == other.slot and edit.detail != other.detail
-
-
-# ---------------------------------------------------------------- words
-
-
-def _letter(slot: int) -> str:
-    """Return the letter that stands for an argument in a rule's text."""
-    return "XYZUVW"[slot] if slot < 6 else f"X{slot}"
-
-
-def _place(term: Term) -> str:
-    """Return a step's argument as a rule's text writes it."""
-    if term.by:
-        return "P"
-    return _letter(term.slot) if term.slot >= 0 else text_of(term.value)
-
-
-def _belonging_in_words(term: Term) -> str:
-    how = "where you last read of" if term.by == "seen" else "what was last named beside"
-    return f" (P is {how} {_letter(term.slot)})"
-
-
-def exception_in_words(condition: Condition, search: FixSearch) -> str:
-    """Write a condition in which a rule is silent; "_" stands for any argument."""
-    blanks = ["_" if term is None else _place(term) for term in condition.terms]
-    done = f"`{search.name(condition.form, blanks)}`"
-    if condition.kind == "latest":
-        blank = search.name(condition.form, ["_"] * len(blanks))
-        return f"{'only where' if condition.negated else 'but not where'} the latest `{blank}` was {done}"
-    return f"only after {done}" if condition.negated else f"but not after {done}"
-
-
-def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
-    """Write an edit as a sentence for the rules told up front."""
-    quoted = [f'"{each}"' for each in (edit.detail, *edit.others)]
-    slot = "" if edit.slot < 0 else arguments[edit.slot] if edit.slot < len(arguments) else _letter(edit.slot)
-    match edit.kind:
-        case "wording":
-            return f"Write `{name}`" + (" in just these words" if name[0].isalnum() else ", with the signs around it")
-        case "form":
-            return f"Write `{edit.detail}` instead of `{name}`"
-        case "article":
-            how = f'with "{edit.detail}"' if edit.detail else "without an article"
-            return f"In `{name}`, {slot} is written {how}"
-        case "case":
-            how = "small letters" if edit.detail == "lower" else "the letters shown"
-            return f"In `{name}`, {slot} is written in {how}"
-        case "plural":
-            return f"In `{name}`, {slot} is written in the number that the environment uses"
-        case "sign":
-            return f"In `{name}`, {slot} is written {edit.detail.replace('{}', '...')}"
-        case "list":
-            return f"In `{name}`, {slot or 'what is a list'} is written as a list of strings"
-        case "text":
-            return f"In `{name}`, {slot} is a text, not a list"
-        case "number":
-            return f"In `{name}`, {slot} is a number, not a text"
-        case "value":
-            if edit.others:
-                return f"In `{name}`, {slot} is {' or '.join(quoted)}"
-            return f"In `{name}`, {slot} may have to be {quoted[0]}"
-    called = f"the argument is called {edit.detail}" if edit.detail else f"the arguments are {', '.join(arguments)}"
-    return f"In `{name}`, {called}"

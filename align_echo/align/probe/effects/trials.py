@@ -16,9 +16,10 @@ from functools import partial
 from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.fixes import FixSearch, exception_in_words, read_texts
+from align_echo.align.probe.effects.fixes import FixSearch, read_texts
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.effects.page_conditions import PageRecord
+from align_echo.align.probe.effects.words import exception_in_words
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
 from align_echo.interface.rules.edits import apply_edit, undo_edit
@@ -207,7 +208,7 @@ def try_rules(
 ) -> tuple[RuleSet, TrialBook]:
     """Try rules on fresh tasks until each stands or fell; return those left, and the trials.
 
-    Every other walk is drawn from the agent's actions that the rules speak of which want trials.
+    Every other walk is drawn from the actions of agents that are about rules in want of trials.
     """
     book = TrialBook()
     limit = observer.lab.steps + observer.scale_steps(TRIAL_STEPS)
@@ -265,7 +266,7 @@ def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule
         if exception is not None:
             where, _ = wrong[0]
             book.failed.setdefault(key, f"{where.state.task_id}: {where.action}")
-            words = exception_in_words(exception, search)
+            words = exception_in_words(exception, search.name)
             if ", but not " in rule.text:
                 words = words.replace("but not ", "nor ")
             said = f"{rule.text.removesuffix('.')}, {words}"

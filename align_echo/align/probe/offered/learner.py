@@ -28,9 +28,10 @@ from align_echo.align.probe.offered.survey import (
     survey_task,
     view_texts,
 )
-from align_echo.interface.rules.model import BareNames, Elsewhere, InSight, Rule, RuleSet, SayInstead, dump
-from align_echo.interface.rules.place_guide import PlaceGuide, misworded
-from align_echo.interface.rules.places import Surroundings, asks, fill_names, letters, listed
+from align_echo.interface.rules.actions import fill
+from align_echo.interface.rules.model import BareNames, Elsewhere, InSight, Rule, RuleSet, SayInstead, dump, misworded
+from align_echo.interface.rules.place_guide import PlaceGuide
+from align_echo.interface.rules.places import Surroundings, asks, letters, write_forms
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- what was learned, on trial
@@ -96,7 +97,7 @@ def _try_reach(
     """See an object in a place, go elsewhere, and repeat an action understood in the first place."""
     known = guide(rules, lab, first)
     place = known.known.place_in(lab.look(second, known.known.views[0]))
-    away = lab.after(first, fill_names(known.travel, [place]))
+    away = lab.after(first, fill(known.travel, [place]))
     if away.over or survey.refused(away):
         return
     known.sight.watch(view_texts(lab, away, known.known.views))
@@ -114,7 +115,7 @@ def _try_reach(
         if not names or not templates:
             return
         template, name = rng.choice(templates), rng.choice(names)
-        action = fill_names(template, [name])
+        action = fill(template, [name])
         result = lab.after(first, action)
         if survey.refused(result) or result.over or not survey.refused(lab.after(away, action)):
             continue
@@ -145,7 +146,7 @@ def _try_form(
         if len(names) < arity:
             return
         chosen = rng.sample(names, arity)
-        misworded, wanted = fill_names(form, chosen), fill_names(reading, chosen)
+        misworded, wanted = fill(form, chosen), fill(reading, chosen)
         after = lab.after(state, wanted)
         if after.over:
             continue
@@ -171,7 +172,7 @@ def _try_sure(
         for name in rng.sample(names, min(SURE_NAMES, len(names))):
             if trials.refuted[SURE + template]:
                 break
-            action = fill_names(template, [name])
+            action = fill(template, [name])
             after = lab.after(current, action)
             if survey.refused(after) and current is not state:
                 after = lab.after(state, action)
@@ -199,7 +200,7 @@ def try_bare_names(
         if len(lift_names(known.known.names, text)[1]) > len(match[1]):
             continue
         names = [known.shorten(name) for name in match[1]]
-        wanted = fill_names(match[0], names)
+        wanted = fill(match[0], names)
         counts[state.task_id, wanted] += 1
         if wanted == text or counts[state.task_id, wanted] > 1:
             continue
@@ -212,7 +213,7 @@ def _leads_on(
 ) -> bool:
     """Check if an action with these names, or with ever shorter ones, is understood, as the advice would continue."""
     for _ in range(HINTS):
-        if not survey.refused(lab.after(state, fill_names(form, names))):
+        if not survey.refused(lab.after(state, fill(form, names))):
             return True
         shorter = [known.shorten(name) for name in names]
         if shorter == names:
@@ -235,7 +236,7 @@ def guide(rules: RuleSet, lab: Lab | None = None, state: LabState | None = None)
 
 def reach_in_words(travel: str) -> str:
     """Write the rule about things in other places."""
-    way = fill_names(travel, ["the place where it was seen"])
+    way = fill(travel, ["the place where it was seen"])
     return f"An action is refused when a thing it names is not in sight here: `{way}` first"
 
 
@@ -245,7 +246,7 @@ BARE_IN_WORDS = "A thing is named by the words that the engine has for it, witho
 
 def sure_in_words(templates: Iterable[str]) -> str:
     """Write the rule about forms accepting any name at hand."""
-    return "Whatever is in sight can be named in " + listed(templates)
+    return "Whatever is in sight can be named in " + write_forms(templates)
 
 
 # ---------------------------------------------------------------- the probe's analysis on offered vocabulary
@@ -446,7 +447,7 @@ def _about_reach(known: Sequence[Rule], rules: RuleSet, trials: TrialCounts) -> 
                 RuleSet(rules=(rule,)),
                 kind="an action on a thing that is elsewhere",
                 intent=f"`{trials.example[REACH][1]}` at once",
-                feedback=f"you need to `{fill_names(rule.form, ['<place>'])}` first",
+                feedback=f"you need to `{fill(rule.form, ['<place>'])}` first",
             )
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import permutations
 
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.interface.rules.places import fill_names, mentions, surrounds
+from align_echo.interface.rules.actions import fill
+from align_echo.interface.rules.places import mentions, surrounds
 from align_echo.types import Evidence, Trajectory
 
 NAMES_PER_TEMPLATE = 20
@@ -153,7 +154,7 @@ def _tour(lab: Lab, survey: VocabularySurvey, start: LabState) -> list[LabState]
     for destination in sorted(survey.places) if travel else ():
         if mentions(" ".join(headline(lab, state)), destination):
             continue
-        after = lab.after(state, fill_names(travel, [destination]))
+        after = lab.after(state, fill(travel, [destination]))
         if after.over:
             break
         if _count_move(lab, survey, state, after, travel, destination):
@@ -210,7 +211,7 @@ def _moves_from(
         for name in names if template in survey.movers() else names[:NAMES_PER_TEMPLATE]:
             if name in reached and template in survey.movers():
                 continue
-            action = fill_names(template, [name])
+            action = fill(template, [name])
             names_in(lab, current)  # asked before the step: to ask later would take a way back
             after = lab.after(current, action)
             if after.over or survey.refused(after):
@@ -252,7 +253,7 @@ def _count_travel(lab: Lab, survey: VocabularySurvey, states: Sequence[LabState]
             heading = " ".join(headline(lab, state))
             away = [destination for destination in sorted(survey.places) if not mentions(heading, destination)]
             for destination in rng.sample(away, min(2, len(away))):
-                after = lab.after(state, fill_names(mover, [destination]))
+                after = lab.after(state, fill(mover, [destination]))
                 _count_move(lab, survey, state, after, mover, destination)
 
 
@@ -381,7 +382,7 @@ def _learn_names_said(lab: Lab, survey: VocabularySurvey, state: LabState, actio
             name = " ".join(words[start : start + size])
             if name in survey.names or not survey.tester() or not any(mentions(text, name) for text in texts):
                 continue
-            if not survey.refused(lab.after(state, fill_names(survey.tester(), [name]))):
+            if not survey.refused(lab.after(state, fill(survey.tester(), [name]))):
                 survey.names.add(name)
 
 
@@ -398,7 +399,7 @@ def candidates(survey: VocabularySurvey, form: str, names: Sequence[str]) -> Ite
         leading = [tuple(range(arity))] if arity < len(names) and not same_word(template, form) else None
         for places in leading or permutations(range(len(names)), arity):
             reading = re.sub(r"\{(\d)\}", _over(places), template)
-            yield reading, fill_names(reading, list(names))
+            yield reading, fill(reading, list(names))
 
 
 def same_word(form: str, template: str) -> bool:

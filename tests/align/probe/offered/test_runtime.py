@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import InterfaceError
-from align_echo.interface.rules.model import InSight, Rule, RuleSet, dump, load_rules
-from align_echo.interface.rules.place_guide import PlaceGuide, misworded
+from align_echo.interface.rules.model import InSight, Rule, RuleSet, dump, load_rules, misworded
+from align_echo.interface.rules.place_guide import PlaceGuide
 from align_echo.interface.rules.places import Surroundings, asks, match_names
 from align_echo.interface.rules.runtime import RuleRuntime
 

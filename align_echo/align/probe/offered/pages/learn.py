@@ -23,7 +23,6 @@ from align_echo.interface.rules.pages import (
     PageOffers,
     Region,
     features,
-    fill_form,
     shape,
 )
 from align_echo.types import Trajectory
@@ -155,7 +154,7 @@ def forms_by_kind(lab: Lab, states: Sequence[LabState], rng: random.Random) -> t
     closed: list[str] = []
     for form in sorted(forms):
         chosen = rng.sample(list(states), min(STRANGE, len(states)))
-        accepted = sum(changes(lab, state, fill_form(form, strange(rng))) for state in chosen)
+        accepted = sum(changes(lab, state, fill(form, [strange(rng)])) for state in chosen)
         (free if accepted >= MIN_FREE else closed).append(form)
     return free, closed
 
@@ -194,11 +193,11 @@ def _open_ways(lab: Lab, offers: PageOffers, state: LabState, rng: random.Random
     ways = []
     for name in lab.offered(state).names:
         kind = name if name in offers.frame else shape(name)
-        ways += [(f"{form} {kind}", fill_form(form, name)) for form in offers.closed]
+        ways += [(f"{form} {kind}", fill(form, [name])) for form in offers.closed]
     words = re.findall(r"\w+", state.opening or lab.start(state.task_id).opening)
     for form in offers.free:
         start = rng.randrange(max(1, len(words) - 4))
-        ways.append((form, fill_form(form, " ".join(words[start : start + rng.randint(2, 5)]))))
+        ways.append((form, fill(form, [" ".join(words[start : start + rng.randint(2, 5)])])))
     rng.shuffle(ways)
     return ways
 
@@ -222,19 +221,19 @@ def keep(lab: Lab, offers: PageOffers, state: LabState, walks: WalkRecord) -> No
         parts[index].lower()
         for form, indices in accepted.items()
         for index in indices
-        if changes(lab, state, fill_form(form, parts[index]))
+        if changes(lab, state, fill(form, [parts[index]]))
     }
     walks.pages.append(PageSeen(state, parts, accepted, offered, frozenset(moving)))
 
 
 def is_taken(lab: Lab, state: LabState, form: str, part: str, is_offered: bool) -> bool:
     """Check if a form accepts a part of a page, by its visible effect or, if offered, by a later effect."""
-    after = lab.after(state, fill_form(form, part))
+    after = lab.after(state, fill(form, [part]))
     if after.over or after.observation != state.observation:
         return True
     if not is_offered:
         return False
-    later_actions = [fill_form(form, name) for name in lab.offered(state).names[:LATER]]
+    later_actions = [fill(form, [name]) for name in lab.offered(state).names[:LATER]]
     return any(lab.after(after, later).observation != lab.after(state, later).observation for later in later_actions)
 
 
@@ -245,9 +244,9 @@ def takes_any_case(lab: Lab, pages: Sequence[PageSeen]) -> bool:
         for form, indices in page.accepted.items():
             for index in sorted(indices):
                 part = page.parts[index]
-                has_effect = changes(lab, page.state, fill_form(form, part))
+                has_effect = changes(lab, page.state, fill(form, [part]))
                 if has_effect and part.swapcase() != part and len(verdicts) < STRANGE:
-                    verdicts.append(changes(lab, page.state, fill_form(form, part.swapcase())))
+                    verdicts.append(changes(lab, page.state, fill(form, [part.swapcase()])))
                     break
     return bool(verdicts) and all(verdicts)
 
@@ -306,7 +305,7 @@ def free_frames(lab: Lab, offers: PageOffers, form: str, pages: Sequence[PageSee
         tasks = {page.task_id for page in known}
         if len(known) < MIN_TIMES or len(tasks) < MIN_TASKS:
             continue
-        if all(changes(lab, page.state, fill_form(form, strange(rng))) for page in known):
+        if all(changes(lab, page.state, fill(form, [strange(rng)])) for page in known):
             frames.append(frame)
     return frames
 
@@ -427,13 +426,13 @@ def _steps_from(
             if step.lower() not in offers.frame:
                 continue
             tries[step] += 1
-            after = lab.after(page.state, fill_form(form, step))
+            after = lab.after(page.state, fill(form, [step]))
             names = [] if after.over else offers.names(form, offers.read(after.observation))
             new = [name for name in names if name.lower() in offers.frame and name.lower() not in read.lower]
             led.update(
                 (name, step)
                 for name in new
-                if lab.after(after, fill_form(form, name)).observation != page.state.observation
+                if lab.after(after, fill(form, [name])).observation != page.state.observation
             )
     return led, tries
 
@@ -474,7 +473,7 @@ def leads(lab: Lab, offers: PageOffers, form: str, page: PageSeen) -> list[tuple
             continue
         for number in names:
             if number not in page_parts:
-                after = lab.after(page.state, fill_form(form, read.parts[number]))
+                after = lab.after(page.state, fill(form, [read.parts[number]]))
                 page_parts[number] = offers.read(after.observation).parts
         for shift in near:
             like = [number for number in names if read.regions[number] == read.regions[index + shift]]
@@ -490,14 +489,14 @@ def leads(lab: Lab, offers: PageOffers, form: str, page: PageSeen) -> list[tuple
 
 def form_in_words(form: str) -> str:
     """Write a form with a letter for its slot."""
-    return f"`{fill_form(form, 'X')}`"
+    return f"`{fill(form, ['X'])}`"
 
 
 def step_in_words(form: str, wanted: str, step: str, frame: str) -> str:
     """Write the rule about a name on other pages."""
     usual = frame.replace(" | ", ", ")
     where = f"where of the usual parts only {usual} are shown" if frame else "where no usual part is shown"
-    return f"`{fill_form(form, wanted)}` needs `{fill_form(form, step)}` first {where}"
+    return f"`{fill(form, [wanted])}` needs `{fill(form, [step])}` first {where}"
 
 
 def beside_in_words(form: str, shift: int) -> str:

@@ -35,8 +35,9 @@ from align_echo.align.probe.offered.pages.learn import (
     takes_any_case,
     tour,
 )
+from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.model import NamedBeside, NeedsPage, RuleSet, dump
-from align_echo.interface.rules.pages import MOST_FRAME, NamedParts, PageOffers, fill_form
+from align_echo.interface.rules.pages import MOST_FRAME, NamedParts, PageOffers
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- what was learned of pages, on trial
@@ -82,7 +83,7 @@ def _try_names(
                 continue
             passed = verdict == (index in page.accepted[form])
             claim = read.regions[index] if by_region else NAMES
-            trials.count(claim, page.task_id, "" if passed else f"{page.task_id}: {fill_form(form, part)}")
+            trials.count(claim, page.task_id, "" if passed else f"{page.task_id}: {fill(form, [part])}")
 
 
 def _proved_free(
@@ -90,7 +91,7 @@ def _proved_free(
 ) -> tuple[str, ...]:
     """List frames with pages on which a form accepts made-up words on fresh tasks too."""
     frames = {frame: known for frame, known in sampled(offers, pages).items() if frame in offers.free[form]}
-    actions = {frame: [(page, fill_form(form, strange(rng))) for page in known] for frame, known in frames.items()}
+    actions = {frame: [(page, fill(form, [strange(rng)])) for page in known] for frame, known in frames.items()}
     return tuple(
         frame for frame, tries in actions.items() if all(changes(lab, page.state, action) for page, action in tries)
     )
@@ -101,9 +102,9 @@ def _step_stands(
 ) -> bool:
     """Try a step on the pages of its frame."""
     for page in pages:
-        after = lab.after(page.state, fill_form(rule.form, rule.step))
+        after = lab.after(page.state, fill(rule.form, [rule.step]))
         passed = not after.over and rule.name in offers.names(rule.form, offers.read(after.observation))
-        trials.count(rule.text, page.task_id, "" if passed else f"{page.task_id}: {fill_form(rule.form, rule.name)}")
+        trials.count(rule.text, page.task_id, "" if passed else f"{page.task_id}: {fill(rule.form, [rule.name])}")
     evidence = trials.of(rule.text)
     return evidence.support >= MIN_TESTS // 2 and not evidence.refuted
 
@@ -238,8 +239,8 @@ def _about_rule(rule: NamedBeside | NeedsPage, task_id: str, trials: TrialCounts
     kind, action, intent = form_in_words(rule.form), rule.form, "come to what the part tells of"
     feedback = "name the part that leads there"
     if isinstance(rule, NeedsPage):
-        action = fill_form(rule.form, rule.name)
-        intent, feedback = f"`{action}` at once", f"you need to `{fill_form(rule.form, rule.step)}` first"
+        action = fill(rule.form, [rule.name])
+        intent, feedback = f"`{action}` at once", f"you need to `{fill(rule.form, [rule.step])}` first"
     else:
         kind += " with a part that cannot be named"
     return Misalignment(
