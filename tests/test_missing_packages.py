@@ -60,6 +60,7 @@ NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     "transformers": ((*PLAY, "alfworld", "--model", "transformers:none/none", *FEW), *LEARNING),
     **dict.fromkeys(("safetensors", "tokenizers"), LOCAL),
     **dict.fromkeys(("peft", "accelerate"), LEARNING),
+    "gguf": ((*PLAY, "alfworld", *FEW, "--model", "tiny.gguf"),),
     "trl": (("train", "--config", "trl.yaml"),),
     "datasets": (COLLECT, WHEEL, FIT, (*FIT, "--reasoning")),
     **dict.fromkeys(("alfworld", "textworld", "fast_downward"), EXPERT),
@@ -129,6 +130,7 @@ STUDY = "interface: generate\nbackend: probe\niterations: 1\ntasks_per_iteration
 FILES = {
     "two.yaml": f"environments: [alfworld, webshop]\nagents: [novice]\n{STUDY}",
     "one.yaml": f"environments: [alfworld]\nagents: [novice, expert]\n{STUDY}",
+    "tiny.gguf": "GGUF",
     "trl.yaml": "method: grpo\nbackend: trl\nsteps: 1\n",
     "collected/examples.parquet": "none of it is read",
     "steps/steps.jsonl": json.dumps(

@@ -1,9 +1,8 @@
-"""Cache folder for data derived once and reused between processes: compiled games, catalogues, indexes."""
+"""Search indexes of documents (BM25), kept in files and shared between processes."""
 
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,17 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     import bm25s
 
-
-def cache_folder() -> Path:
-    """Return `$ALIGN_ECHO_CACHE`, or else align-echo's folder in the user's cache directory."""
-    configured = os.environ.get("ALIGN_ECHO_CACHE")
-    if configured:
-        return Path(configured)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "align-echo"
-
-
-# ---------------------------------------------------------------- bm25
 
 NEEDS = ("bm25s", "nltk")
 """Packages an index needs. Neither is imported before the first index."""

@@ -1,4 +1,4 @@
-"""Write files atomically, and clear folders.
+"""Write files and folders atomically, clear folders, and find the cache.
 
 Not here: JSON (`plain_yaml.py`), lines of records (`jsonl.py`), and run folders (`align_echo/run_dir.py`).
 """
@@ -10,10 +10,12 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 
+from align_echo.base.locking import FolderLock, check_free
 from align_echo.errors import UsageError, without_secrets
 
 _BESIDE = re.compile(r"\..+\.[0-9a-f]{16}")
@@ -38,6 +40,49 @@ def write_atomically(path: Path, text: str | Iterable[str]) -> Path:
             error.filename = str(path)  # the user knows no other name
         raise
     return path
+
+
+def write_folder_atomically(folder: Path, write: Callable[[Path], object]) -> Path:
+    """Let `write` fill a folder beside this path, then give it this name: readers see a complete folder or none.
+
+    A folder that another process wrote meanwhile stays. What killed processes left beside it is removed.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.parent.glob(f".{folder.name}.*"):
+        with suppress(UsageError):  # another process is at work in it
+            check_free(leftover)
+            shutil.rmtree(leftover, ignore_errors=True)
+    temporary = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
+    temporary.mkdir()
+    try:
+        with FolderLock(temporary):
+            write(temporary)
+            try:
+                temporary.rename(folder)
+            except OSError:
+                if not folder.is_dir():
+                    raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def check_cache_room(folder: Path, needed: int) -> None:
+    """Raise `UsageError` if the disk of a folder of the cache has less than `needed` bytes free."""
+    parent = next(each for each in folder.absolute().parents if each.exists())
+    free = shutil.disk_usage(parent).free
+    if free < needed:
+        room = f"{free / 1e6:,.0f} MB are free where {folder} would be, and {needed / 1e6:,.0f} MB are needed"
+        raise UsageError(f"{room}: make room, or set ALIGN_ECHO_CACHE to another folder")
+
+
+def cache_folder() -> Path:
+    """Return `$ALIGN_ECHO_CACHE`, or else align-echo's folder in the user's cache directory."""
+    configured = os.environ.get("ALIGN_ECHO_CACHE")
+    if configured:
+        return Path(configured)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "align-echo"
 
 
 def entries(path: Path) -> list[Path]:

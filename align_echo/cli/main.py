@@ -33,7 +33,7 @@ RENAMED = {
 """Old and new names of options."""
 
 VERBS = ("generate-interface", "evaluate", "grid", "study", "train", "show", "view", "report", "doctor", "envs",
-         "serve", "shop", "retrieval-server", "critic", "interface")  # fmt: skip
+         "models", "serve", "shop", "retrieval-server", "critic", "interface")  # fmt: skip
 
 
 PLACEHOLDERS = {Path: "<path>", int: "<n>", float: "<x>", str: "<text>"}

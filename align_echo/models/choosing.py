@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from align_echo.errors import MissingExtraError, UsageError
 from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, read_endpoint
+from align_echo.models.fetching import PACKAGED, packaged_folder, require_packaged
 from align_echo.models.local import ADAPTER, POCKET
 from align_echo.types import ChatModel
 
@@ -24,6 +25,7 @@ POCKET_ENVIRONMENTS = frozenset({"alfworld", "webshop"})
 """Environments that the pocket model was trained on."""
 
 MODEL_FILES = ("config.json", ADAPTER)
+GGUF = ".gguf"
 
 Prefix = Literal["transformers", "vllm", "vllm-server"]
 PREFIXES: tuple[Prefix, ...] = ("transformers", "vllm", "vllm-server")
@@ -37,8 +39,8 @@ Kind = Literal["pocket", "scripted", "endpoint", "path"] | Prefix
 class ModelName:
     """A model's name and its parsed parts: the kind of model and its `source`, the name without a prefix.
 
-    `folder` is the source's folder on this machine, None if there is none. `endpoint` is where the model is asked, None
-    for a script or a model in this process.
+    `folder` is the source's folder on this machine, None if there is none and for a GGUF file. `endpoint` is where the
+    model is asked, None for a script or a model in this process.
     """
 
     text: str
@@ -97,9 +99,10 @@ def read_name(name: str | ModelName, base_url: str | None = None) -> ModelName:
     if isinstance(name, ModelName):
         return name
     kind, source = _kind_and_source(name)
-    has_folder = kind not in (POCKET, "vllm-server") and Path(source).is_dir()
+    folder = packaged_folder(source) if source in PACKAGED else Path(source)
+    has_folder = kind not in (POCKET, "vllm-server") and folder.is_dir()
     endpoint = read_endpoint(base_url) if kind in ("endpoint", "path", "vllm-server") else None
-    return ModelName(name, kind, source, Path(source) if has_folder else None, endpoint)
+    return ModelName(name, kind, source, folder if has_folder else None, endpoint)
 
 
 def refuse_idle_base_url(base_url: str | None, models: Iterable[ModelName]) -> None:
@@ -118,11 +121,27 @@ def _kind_and_source(text: str) -> tuple[Kind, str]:
         return POCKET, text
     if text in SCRIPTED_MODELS:
         return "scripted", text
-    if any((Path(text) / file).is_file() for file in MODEL_FILES):
+    is_gguf = text.endswith(GGUF) and Path(text).is_file()
+    if text in PACKAGED or is_gguf or any((Path(text) / file).is_file() for file in MODEL_FILES):
         return "transformers", text
     begins_as_path = text.startswith(("/", "./", "../", "~"))
     is_path = begins_as_path or ("/" in text and Path(text.split("/")[0]).is_dir())
     return "path" if is_path else "endpoint", text
+
+
+def find_files(name: ModelName) -> str:
+    """Return the folder or hub name to load a local model from. A GGUF file is converted on first use.
+
+    Raises `MissingDataError`, with the command that fetches it, for a packaged model that is not here; and `UsageError`
+    for a GGUF file that cannot be converted.
+    """
+    if name.source in PACKAGED:
+        return str(require_packaged(name.source))
+    if not name.source.endswith(GGUF) or not Path(name.source).is_file():
+        return name.source
+    from align_echo.models.local.gguf_files import convert_once
+
+    return str(convert_once(Path(name.source)))
 
 
 def scripted_name(kind: str) -> str:
@@ -165,6 +184,8 @@ def load_model(
     if name.is_local:
         return _load_local(name, seed, processes)
     if name.kind == "path":
+        if name.text.endswith(GGUF):
+            raise UsageError(f"there is no file {name.text}")
         odd = next((file for file in MODEL_FILES if os.path.lexists(os.path.join(name.text, file))), "")
         why = f"its {odd} is no regular file" if odd else f"it has no {' and no '.join(MODEL_FILES)}"
         raise UsageError(f"{name} is not the folder of a model: {why}")
@@ -183,14 +204,14 @@ def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:
         if name.kind == "vllm-server":
             model = loading.run_server(name.source, base_url=name.endpoint)
         elif name.kind == "vllm":
-            model = loading.run_vllm(name.source)
+            model = loading.run_vllm(find_files(name))
         elif processes:
-            source = str(loading.pocket_folder()) if name.kind == POCKET else name.source
+            source = str(loading.pocket_folder()) if name.kind == POCKET else find_files(name)
             model = loading.run_in_processes(source, name=engine, processes=processes)
         elif name.kind == POCKET:
             model = loading.run_pocket()
         else:
-            model = loading.run_transformers(name.source, name=engine)
+            model = loading.run_transformers(find_files(name), name=engine)
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
             raise

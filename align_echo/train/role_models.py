@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from align_echo.base.files import clear
 from align_echo.errors import UsageError
-from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.choosing import ModelName, find_files, read_name
 from align_echo.models.local import ADAPTER, POCKET
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import ModelEngine
@@ -80,7 +80,7 @@ def find_source(name: ModelName, *, small: str = POCKET) -> str:
     """
     if name.kind == POCKET:
         return str(pocket_folder())
-    choices = f"name {small}, a model's folder, or transformers:PATH_OR_HUB"
+    choices = f"name {small}, a model's folder, FILE.gguf, or transformers:PATH_OR_HUB"
     if name.kind == "path" and not Path(name.source).exists():
         raise UsageError(f"there is no folder {name}: {choices}")
     if name.kind != "transformers":
@@ -89,7 +89,7 @@ def find_source(name: ModelName, *, small: str = POCKET) -> str:
         raise UsageError(f"{name} names no model: say which after the colon")
     if name.folder and (name.folder / ADAPTER).is_file():
         raise UsageError(f"{name.source} holds an adapter: name a whole model to train, such as the one that it is for")
-    return name.source
+    return find_files(name)
 
 
 def find_sources(config: TrainConfig) -> dict[Role, str]:

@@ -16,12 +16,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
-from align_echo.base.files import write_atomically
+from align_echo.base.files import cache_folder, write_atomically
 from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import EngineError, MissingDataError, UsageError, unreadable
 from align_echo.wrappers.alfworld import oracle
 from align_echo.wrappers.alfworld.spec import FOLDER, GAME, TASK_TYPES, TRAJECTORY
-from align_echo.wrappers.cache import cache_folder
 
 # ---------------------------------------------------------------- embedded games
 

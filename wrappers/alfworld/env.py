@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TypeVar
 
+from align_echo.base.files import cache_folder
 from align_echo.errors import EngineError, UsageError
 from align_echo.types import AgentView
 from align_echo.wrappers.alfworld.data import GameSource, read_json
@@ -18,7 +19,6 @@ from align_echo.wrappers.alfworld.oracle import EpisodeStep, GameSpec, HouseOrac
 from align_echo.wrappers.alfworld.reference import make_engine
 from align_echo.wrappers.alfworld.routes import BeliefState, entity_name, read_goal
 from align_echo.wrappers.alfworld.spec import CONTRACT, GAME, STEP_LIMIT, TRAJECTORY, is_invalid
-from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.pool import memory
 from align_echo.wrappers.text_env import EngineState, TextEnv
 

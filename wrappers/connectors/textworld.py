@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from align_echo.base.files import cache_folder
 from align_echo.errors import MissingDataError, require
-from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.plain import ACTION_FORMAT, TextEnvironment
 
 TURNS = 50

@@ -11,8 +11,8 @@ import os
 import re
 from collections.abc import Sequence
 
+from align_echo.base.files import cache_folder
 from align_echo.errors import EngineError, UsageError
-from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.java import JavaProcess, as_java, java_pool
 from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT, as_read, is_invalid
 from align_echo.wrappers.scienceworld.tasks import LabTask, read_task, task_ids

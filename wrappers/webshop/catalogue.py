@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from align_echo.base.files import cache_folder
 from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import EngineError, MissingDataError, UsageError, unreadable
-from align_echo.wrappers.cache import SearchIndex, cache_folder
+from align_echo.wrappers.cache import SearchIndex
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.reward import (
     NO_ATTRIBUTES,

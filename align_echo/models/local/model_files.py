@@ -84,7 +84,7 @@ def check_model_files(folder: Path) -> None:
         if Path(shard).name != shard:
             raise UsageError(f"{_INDEX} names weights outside of its folder: {shard[:100]!r}")
     if (folder / "config.json").is_file():
-        check_config(_object(folder / "config.json"), folder)
+        check_config(_object(folder / "config.json"), len(header(folder).shapes))
 
 
 def _object(file: Path) -> dict[str, Any]:
@@ -150,9 +150,12 @@ def header(folder: Path, files: str = "*.safetensors") -> TensorHeader:
 # ---------------------------------------------------------------- configurations
 
 
-def check_config(config: Mapping[str, Any], folder: Path) -> None:
-    """Refuse impossible numbers, and names of code that would be downloaded. Raises `UsageError`."""
-    many = max(_FEWEST, 4 * len(header(folder).shapes))
+def check_config(config: Mapping[str, Any], tensors: int) -> None:
+    """Refuse numbers that are impossible for so many tensors, and names of code that would be downloaded.
+
+    Raises `UsageError`.
+    """
+    many = max(_FEWEST, 4 * tensors)
     for path, value in _values(config):
         key = path[-1]
         problem = ""
@@ -189,15 +192,14 @@ def _values(config: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 # ---------------------------------------------------------------- models without memory
 
 
-def claimed_numbers(kind: Any, config: Any, folder: Path) -> int:
-    """Count the weights described by a configuration, and refuse more than its files hold.
+def claimed_numbers(kind: Any, config: Any, tensors: TensorHeader) -> int:
+    """Count the weights described by a configuration, and refuse more than its files hold, by their headers.
 
     The model is built without memory. `kind` is a class of `transformers`, or one of its "auto" classes. Raises
     `UsageError`, and any error of building.
     """
     import torch
 
-    tensors = header(folder)
     with torch.device("meta"), torch.random.fork_rng(devices=[]), _bounded_building(len(tensors.shapes)):
         if hasattr(kind, "from_config"):
             model = kind.from_config(config, trust_remote_code=False)

@@ -15,7 +15,13 @@ import torch
 from safetensors import SafetensorError
 
 from align_echo.errors import UsageError, first_line
-from align_echo.models.local.model_files import adapter_base, check_model_files, check_weights_read, claimed_numbers
+from align_echo.models.local.model_files import (
+    adapter_base,
+    check_model_files,
+    check_weights_read,
+    claimed_numbers,
+    header,
+)
 from align_echo.models.local.vllm_engine import adapter_folder
 
 if TYPE_CHECKING:
@@ -74,7 +80,8 @@ def read_strange_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreT
             return read_model(kind, source, dtype)
         if base:
             check_model_files(model_folder)
-        claimed_numbers(kind, AutoConfig.from_pretrained(str(model_folder), trust_remote_code=False), model_folder)
+        config = AutoConfig.from_pretrained(str(model_folder), trust_remote_code=False)
+        claimed_numbers(kind, config, header(model_folder))
         model = read_model(kind, source, dtype)
     finally:
         transformers_logging.set_verbosity(before)
