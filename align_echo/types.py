@@ -93,12 +93,16 @@ def _added(count: int | None, second: int | None) -> int | None:
 
 
 class Completion(Frozen):
-    """A model's reply. `finish_reason` is "length" if the reply was cut off."""
+    """A model's reply. `finish_reason` is "length" if the reply was cut off.
+
+    `in_thinking`: the text stood in the field of the model's thinking, and the reply had no other.
+    """
 
     text: str
     finish_reason: Literal["stop", "length"] = "stop"
     usage: Usage = Usage()
     cached: bool = False
+    in_thinking: bool = False
     tokens: Tokens | None = None
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -285,6 +286,38 @@ class _WrittenQuestion:
             return {"critique": self.critic.form.critique(text)}
         reason, label = parse_reasoned_verdict(text)
         return {"reason": reason, "label": label}
+
+
+ENOUGH_VERDICTS = 24
+"""Answers after which a critic without verdicts is refused."""
+
+MOST_UNREAD = 0.8
+"""Highest share of answers without a verdict."""
+
+
+class UnreadVerdicts:
+    """Count of a critic's answers that hold no verdict. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._asked = self._unread = 0
+        self._lock = threading.Lock()
+
+    def add(self, critic: Critic, verdicts: Sequence[Verdict]) -> None:
+        """Count answers about actions; faults of the model do not count.
+
+        Raises `UsageError` if, of at least `ENOUGH_VERDICTS`, more than the share `MOST_UNREAD` holds no verdict: a run
+        would be paid for choices that the critic never made.
+        """
+        answered = [verdict for verdict in verdicts if verdict.fault is None]
+        with self._lock:
+            self._asked += len(answered)
+            self._unread += sum(verdict.label is None for verdict in answered)
+            asked, unread = self._asked, self._unread
+        if asked >= ENOUGH_VERDICTS and unread > MOST_UNREAD * asked:
+            raise UsageError(
+                f"{critic.model.name} said neither correct nor wrong in {unread} of {asked} answers: it does not judge "
+                "actions so; give another critic, or one trained for it"
+            )
 
 
 def count_verdicts(action: str, replies: Sequence[Verdict]) -> Verdict:

@@ -19,7 +19,7 @@ from typing import Literal, Self
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.presets import EpisodeRules
 from align_echo.base.dice import Dice
-from align_echo.critic.ask import ActionQuestion, Critic, Verdict, ask
+from align_echo.critic.ask import ActionQuestion, Critic, UnreadVerdicts, Verdict, ask
 from align_echo.errors import AgentError, UsageError
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
@@ -272,6 +272,7 @@ class BestOf:
         self._abstain_below = abstain_below
         self._seed = seed
         self._sample = 0
+        self._unread = UnreadVerdicts()
 
     @property
     def agent(self) -> ChatAgent:
@@ -333,7 +334,10 @@ class BestOf:
         critic, conversation = self._critic, self._agent.conversation(view)
         if critic is not None:  # token ids belong to the agent's model: another model reads the text
             conversation = [message.model_copy(update={"tokens": None}) for message in conversation]
-        return ask(critic or Critic(self._agent.model), [ActionQuestion(conversation, action) for action in actions])
+        asked = critic or Critic(self._agent.model)
+        verdicts = ask(asked, [ActionQuestion(conversation, action) for action in actions])
+        self._unread.add(asked, verdicts)
+        return verdicts
 
     def _take(self, view: AgentView, replies: Sequence[AgentReply], verdicts: dict[str, Verdict]) -> int:
         candidates = CandidateSet(

@@ -21,7 +21,7 @@ from pydantic import ConfigDict
 from align_echo.base.files import read_bytes
 from align_echo.base.halting import together
 from align_echo.base.jsonl import JsonlFile
-from align_echo.critic.ask import ActionQuestion, ActionRecord, Critic, SamplingSettings, Verdict, ask
+from align_echo.critic.ask import ActionQuestion, ActionRecord, Critic, SamplingSettings, UnreadVerdicts, Verdict, ask
 from align_echo.critic.labels import LABEL_RULES
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.gaia.collect import read_sampling_settings
@@ -116,6 +116,7 @@ def collect_verdicts(
     """Return the critic's verdicts by turn, over all episodes in order. Verdicts already in the folder are reused.
 
     The file appears with the first complete episode. `on_episode` is called with the number of finished episodes.
+    Raises `UsageError` for a critic whose answers hold no verdicts (`UnreadVerdicts`).
     """
     file = JsonlFile(folder / FILE)
     known = {record.episode: record for record in file.read(EpisodeVerdicts)}
@@ -131,11 +132,14 @@ def collect_verdicts(
 
     pool = ThreadPoolExecutor(WORKERS)
     by_turn: list[Mapping[str, Verdict]] = []
+    unread = UnreadVerdicts()
     try:
         with together():
             records = [pool.submit(copy_context().run, judge, episode) for episode in episodes]
             for done, record in enumerate(records, start=1):
-                by_turn += record.result().by_turn
+                turns = record.result().by_turn
+                unread.add(critic, [verdict for turn in turns for verdict in turn.values()])
+                by_turn += turns
                 on_episode(done)
     finally:
         pool.shutdown(cancel_futures=True)

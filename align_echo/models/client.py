@@ -35,6 +35,7 @@ from align_echo.errors import (
     without_secrets,
 )
 from align_echo.models.endpoint import NO_KEY, check_header_variables
+from align_echo.models.wordings import Refusal, meaning
 from align_echo.types import Frozen
 
 # ---------------------------------------------------------------- which requests are repeated, and when
@@ -145,40 +146,34 @@ def _answer(call: Callable[[], Answer]) -> Answer | ModelError:
         return error
 
 
-def judged(error: openai.APIStatusError, where: str) -> Exception:
-    """Map an error status to an exception: retry, reject this request, or tell the user."""
-    status = error.status_code
-    message = said_by(error)
-    if status == 429 and error.code == "insufficient_quota":
+def judged(refusal: Refusal, where: str, after: float | None = None, moved: str = "elsewhere") -> Exception:
+    """Map a refusal to an exception: retry, reject this request, or tell the user.
+
+    `after` is the wait in seconds that the endpoint asks for, `moved` where it sends on to.
+    """
+    status, message, about = refusal.status, refusal.line, meaning(refusal)
+    if about == "no credit":
         return ModelError(f"the account for {where} has no credit left: {message}")
-    if status in (408, 409, 429) or status >= 500:
-        return PassingFault(message, _retry_after(error.response.headers))
+    if about == "overflow":
+        return ContextOverflowError(f"{where}: {message}")
+    if status in (408, 409, 429) or (status >= 500 and about in (None, "busy")):
+        return PassingFault(message, after)
     if status in (401, 403):
         return UsageError(f"{where} refuses the key ({status}): check {' or '.join(KEY_VARIABLES)}")
     if status == 407:
         return UsageError(f"a proxy on the way to {where} asks for a user and a password (407): see $HTTP_PROXY")
     if 300 <= status < 400:
-        moved = error.response.headers.get("location", "elsewhere")[:200]
+        moved = moved[:200]
         return UsageError(f"{where} sends on to {moved} ({status}): give the address that answers as the base URL")
     if status == 404:
         return UsageError(f"{where} is not there (404): check the model's name and the base URL; {message}")
-    if is_overflow(error):
-        return ContextOverflowError(f"{where}: {message}")
     return RequestRejectedError(f"{where} refuses the request ({status}): {message}")
 
 
-def said_by(error: openai.APIStatusError) -> str:
-    """Return an endpoint's error message as one short line."""
-    return " ".join(error.message.split())[:300]
-
-
-def is_overflow(error: openai.APIStatusError) -> bool:
-    """Return True if the request was rejected because the context is too long."""
-    return error.code == "context_length_exceeded" or "maximum context length" in error.message
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
     """Parse the seconds of a Retry-After header, a number or a date; None if absent or invalid."""
+    if (milliseconds := headers.get("retry-after-ms", "").strip()).isdecimal():  # Azure
+        return int(milliseconds) / 1000
     value = headers.get("retry-after", "").strip()
     if not value:
         return None
@@ -198,6 +193,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 MOST_BYTES = 16 * 2**20
 """Size limit of an answer in bytes. Models write far less; a longer answer is an endpoint fault and is discarded."""
 
+READ_HEADERS = ("retry-after", "retry-after-ms", "location")
 PACKED = ("gzip", "x-gzip", "deflate")
 
 
@@ -305,7 +301,7 @@ class _WholeAnswers(openai.DefaultAsyncHttpxClient):
         finally:
             await response.aclose()
         headers = {"content-type": response.headers.get("content-type", "")}
-        headers |= {name: response.headers[name] for name in ("retry-after", "location") if name in response.headers}
+        headers |= {name: response.headers[name] for name in READ_HEADERS if name in response.headers}
         # Keys are ASCII, and latin-1 decodes every byte.
         clean = redacted if response.status_code >= 400 else without_secrets
         content = clean(body.decode("latin-1")).encode("latin-1")

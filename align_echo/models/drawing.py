@@ -166,6 +166,12 @@ def more_to_read(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> i
     return MAX_TOKENS if not first.strip(MARKS) else 0
 
 
+def still_thinks(reply: Completion) -> bool:
+    """Return True if a short reply was cut off in thinking: before its first letter, or after an open `<think>`."""
+    text = reply.text.strip().lower()
+    return reply.finish_reason == "length" and (not text or (text.startswith("<think") and "</think>" not in text))
+
+
 def _begun_by(token: str, words: Sequence[str]) -> str | None:
     """Return the only word with this prefix, ignoring case; None if there is no such word or more than one."""
     text = _plain(token)

@@ -8,14 +8,13 @@ cost, and parameters that a model renames or rejects. Not here: a single request
 from __future__ import annotations
 
 import json
-import re
+import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
 
 import openai
-from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from align_echo.base.halting import pause
 from align_echo.errors import (
@@ -27,156 +26,68 @@ from align_echo.errors import (
     did_you_mean,
     without_secrets,
 )
-from align_echo.models.cache import Price, find_price
-from align_echo.models.client import (
-    EndpointClient,
-    PassingFault,
-    RetryPolicy,
-    ask,
-    ask_all,
-    is_overflow,
-    judged,
-    said_by,
-    timed,
+from align_echo.models.answers import (
+    ChatReply,
+    RefusedAnswer,
+    judged_error,
+    read_body,
+    read_status_error,
+    stated_wait,
 )
-from align_echo.models.drawing import MAX_TOKENS, listed_choice, more_to_read, word_choice
+from align_echo.models.cache import Price, find_price
+from align_echo.models.client import EndpointClient, PassingFault, RetryPolicy, ask, ask_all, judged, timed
+from align_echo.models.drawing import (
+    MAX_TOKENS,
+    THINKING_TOKENS,
+    listed_choice,
+    more_to_read,
+    still_thinks,
+    word_choice,
+)
 from align_echo.models.endpoint import DEFAULT_BASE_URL, WITHOUT_ENDPOINT, Endpoint, read_endpoint, resolve_timeout
+from align_echo.models.wordings import RequestForm, adapt, free_tokens
 from align_echo.types import Completion, Message, Usage, WordChoice
 
-# ---------------------------------------------------------------- bodies of requests and answers
+LOGGER = logging.getLogger(__name__)
 
-HIGHEST_LOGPROB = 1e-3
-"""Largest log-probability accepted as a rounding error above 0."""
-
-MOST_TOKENS = 10**9
-"""Largest accepted token count."""
-
-CHARACTERS_PER_TOKEN = 16
-"""Upper bound of the average. A longer reply went beyond the requested tokens and is cut there."""
+# ---------------------------------------------------------------- a server that forgets
 
 
-def _joined(content: Any) -> str | None:
-    """Return the text of a message's content: a string, or a list whose text parts are joined."""
-    if isinstance(content, list):
-        texts = [_joined(part) for part in content]
-        return "".join(text for text in texts if text is not None) if any(text is not None for text in texts) else None
-    if isinstance(content, dict):
-        content = content.get("text") if content.get("type", "text") in ("text", "output_text") else None
-    return _whole_letters(content) if isinstance(content, str) else None
+class ForgettingWatch:
+    """Watches the count of prompt tokens of growing conversations. A server that silently drops the start of a long
+    conversation reports no more tokens for a longer one.
 
+    A conversation is known by its first two messages; the latest `most` are watched. Thread-safe.
+    """
 
-def _count(tokens: Any) -> int | None:
-    """Parse a token count, also from text or a float with fraction 0; None if it is invalid."""
-    try:
-        count = float(tokens)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return int(count) if 0 <= count <= MOST_TOKENS and count == int(count) and not isinstance(tokens, bool) else None
+    GROWTH = 400
+    """Characters by which a conversation must have grown."""
 
+    def __init__(self, most: int = 1024) -> None:
+        self._most = most
+        self._last: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._lock = threading.Lock()
 
-def _whole_letters(text: str) -> str:
-    """Replace each half of a surrogate pair, which cannot be written to a file."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    def stands_still(self, messages: Sequence[Message], tokens: int) -> bool:
+        """Record a conversation's prompt tokens. Return True if it grew and its tokens did not.
 
-
-Text = Annotated[str | None, BeforeValidator(_joined)]
-
-
-class _Message(BaseModel):
-    content: Text = None
-    refusal: Text = None
-    tool_calls: Any = None
-    function_call: Any = None
-
-
-class _Choice(BaseModel):
-    message: _Message
-    finish_reason: Text = None
-    logprobs: Any = None
-
-
-class _Listed(BaseModel):
-    """A token of a reply, or a likely alternative in its place. Only the first has `top_logprobs`."""
-
-    token: str
-    logprob: float
-    top_logprobs: list[_Listed] = []
-
-
-_POSITIONS = TypeAdapter(list[_Listed])
-"""Tokens of a full reply, in order."""
-
-
-class ChatReply(BaseModel):
-    """A chat completion with at least one choice. Other fields are ignored."""
-
-    choices: list[_Choice]
-    usage: Annotated[dict[str, Any], BeforeValidator(lambda usage: usage if isinstance(usage, dict) else {})] = {}
-
-    @property
-    def spent(self) -> tuple[int | None, int | None]:
-        """Token counts of the prompt and of all replies together; None if the endpoint does not report them."""
-        return _count(self.usage.get("prompt_tokens")), _count(self.usage.get("completion_tokens"))
-
-    def text(self, choice: int) -> str:
-        """Return the reply; "" if it is empty or withheld."""
-        return self.choices[choice].message.content or ""
-
-    def finish_reason(self, choice: int) -> Literal["stop", "length"]:
-        """Return "length" if the reply was cut off, else "stop"."""
-        return "length" if self.choices[choice].finish_reason == "length" else "stop"
-
-    def withheld(self, choice: int) -> str:
-        """Explain why there is no reply; "" if there is a reply, even an empty one.
-
-        A reply cut off before its first character, as by thinking, counts as a reply: see `finish_reason`.
+        A count below half of the last is no such case: servers that count no cached tokens report it so.
         """
-        message, reason = self.choices[choice].message, self.choices[choice].finish_reason
-        if reason == "content_filter":
-            return "the endpoint's filter withheld the reply"
-        if self.text(choice).strip() or reason == "length":
-            return ""
-        if message.refusal:
-            return f"the model refuses: {' '.join(message.refusal.split())[:200]}"
-        if message.tool_calls or message.function_call or reason in ("tool_calls", "function_call"):
-            return "the reply is a tool call that nobody asked for, without text"
-        return "the reply has no content" if message.content is None else ""
-
-    def first_tokens(self) -> list[tuple[str, float]]:
-        """Return the most likely first tokens of the first reply with log-probabilities; empty if unreadable."""
-        logprobs = self.choices[0].logprobs
-        try:
-            positions = _POSITIONS.validate_python(logprobs.get("content") if isinstance(logprobs, dict) else None)
-        except ValidationError:
-            return []
-        if not positions or not positions[0].top_logprobs:
-            return []
-        drawn, listed = positions[0], positions[0].top_logprobs
-        if drawn.token not in [entry.token for entry in listed]:
-            listed = [drawn, *listed]
-        return [(entry.token, entry.logprob) for entry in listed] if all(map(_is_logprob, listed)) else []
-
-
-def read_body(text: str) -> ChatReply:
-    """Parse the body of an answer. Raises `PassingFault` for any other text, and for a body without a choice."""
-    try:
-        # Not `model_validate_json`: it refuses half a letter anywhere.
-        body = ChatReply.model_validate(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise PassingFault(f"the reply's body is not a chat completion: {text[:80]!r}") from error
-    if not body.choices:
-        raise PassingFault("the reply's body has no choices")
-    return body
-
-
-def _is_logprob(listed: _Listed) -> bool:
-    return listed.logprob <= HIGHEST_LOGPROB  # NaN is not
+        key = hash(tuple((message.role, message.content) for message in messages[:2]))
+        length = sum(len(message.content) for message in messages)
+        with self._lock:
+            last_length, last_tokens = self._last.pop(key, (length, tokens))
+            grew = length >= last_length + self.GROWTH
+            self._last[key] = (length, tokens) if grew or length < last_length else (last_length, last_tokens)
+            if len(self._last) > self._most:
+                self._last.popitem(last=False)
+        return grew and last_tokens / 2 <= tokens <= last_tokens
 
 
 # ---------------------------------------------------------------- the model at an endpoint
 
-LISTED = 20
-"""Maximum number of first tokens listed with probabilities."""
+CHARACTERS_PER_TOKEN = 16
+"""Upper bound of the average. A longer reply went beyond the requested tokens and is cut there."""
 
 NAMES_WITHIN = 5.0
 """Deadline in seconds for an endpoint's list of models, fetched after it rejected an unknown name."""
@@ -187,14 +98,8 @@ LONGEST_NAME = 100
 PATIENCE = 2
 """Limit on the total wait of all attempts at one reply, in deadlines: unanswered requests may be billed."""
 
-OPTIONAL = ("max_tokens", "temperature")
-"""Request fields that some models reject."""
-
-_REFUSED = re.compile(
-    r"(?:un|not |n't )(?:support|known|recogni[sz]|expect|permitted|allowed)|extra (?:field|input)|deprecat|instead",
-    re.IGNORECASE,
-)
-"""Wordings of endpoints that reject a field: "unsupported", "does not support" ..."""
+MOST_ADAPTATIONS = 8
+"""Limit on the changes of one request's form."""
 
 
 class OpenAICompatibleModel:
@@ -232,9 +137,12 @@ class OpenAICompatibleModel:
         self._most = max_concurrency
         self._slots = threading.BoundedSemaphore(max_concurrency)
         self._price = find_price(model, prices)
-        self._refused: frozenset[str] = frozenset()  # the fields of `OPTIONAL` that the model rejects
+        self._form = RequestForm()
+        self._said: set[str] = set()
         self._takes_n = True
         self._lists_tokens = True
+        self._thinks = False
+        self._watch = ForgettingWatch()
         self._client = EndpointClient(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
 
     @property
@@ -280,7 +188,7 @@ class OpenAICompatibleModel:
         drawn: list[Completion | ModelError] = []
         if count > 1 and temperature > 0 and self._takes_n:
             try:
-                drawn += self._replies(self._ask(messages, temperature, max_tokens, {"n": count}), count, max_tokens)
+                drawn += self._replies(self._ask(messages, temperature, max_tokens, several=count), count, max_tokens)
             except ModelError as error:
                 if not _refuses_fields(error):
                     return [error] * count
@@ -298,15 +206,16 @@ class OpenAICompatibleModel:
         """Choose among the words by the first-token probabilities of each next reply; see `models/drawing.py`.
 
         Sends one request of one token per conversation. If an endpoint rejects log-probabilities or omits them, this
-        and later calls ask for short replies instead.
+        and later calls ask for short replies instead. A model that thinks before its word is given room for it from
+        then on.
         """
         return ask_all([partial(self._choice, messages, words) for messages in conversations], self._most)
 
     def _choice(self, messages: Sequence[Message], words: Sequence[str]) -> WordChoice:
         spent, lasting = Usage(), True
-        if self._lists_tokens:
+        if self._lists_tokens and self._form.listed and not self._thinks:
             try:
-                body = self._ask(messages, 0.0, 1, {"logprobs": True, "top_logprobs": LISTED})
+                body = self._ask(messages, 0.0, 1, listed=True)
             except ModelError as error:
                 if not _refuses_fields(error):
                     raise
@@ -314,24 +223,41 @@ class OpenAICompatibleModel:
                 spent = self._usage(*body.spent)
                 if listed := body.first_tokens():
                     if most := more_to_read(listed, words):
+                        self._thinks = self._thinks or most == THINKING_TOKENS
                         reply = self.complete(messages, temperature=0.0, max_tokens=most)
                         return word_choice(reply.model_copy(update={"usage": spent + reply.usage}), words)
                     return listed_choice(listed, words).model_copy(update={"usage": spent})
                 if why := body.withheld(0):
                     raise self._withheld(why)
                 lasting = bool(body.text(0))  # filtered replies never have log-probabilities
-        reply = self.complete(messages, temperature=0.0, max_tokens=MAX_TOKENS)
+        choice, reply = self._word(messages, words, spent)
         self._lists_tokens = self._lists_tokens and not lasting
-        return word_choice(reply.model_copy(update={"usage": spent + reply.usage}), words)
+        return choice
+
+    def _word(self, messages: Sequence[Message], words: Sequence[str], spent: Usage) -> tuple[WordChoice, Completion]:
+        """Ask for a reply of one word, and again with room to think if the first reply broke off in thinking."""
+        room = THINKING_TOKENS if self._thinks else MAX_TOKENS
+        reply = self.complete(messages, temperature=0.0, max_tokens=room)
+        if room < THINKING_TOKENS and still_thinks(reply):
+            self._thinks, spent = True, spent + reply.usage
+            self._notify(f"it thinks before a verdict: a verdict may take {THINKING_TOKENS:,} tokens")
+            reply = self.complete(messages, temperature=0.0, max_tokens=THINKING_TOKENS)
+        return word_choice(reply.model_copy(update={"usage": spent + reply.usage}), words), reply
 
     def _ask(
-        self, messages: Sequence[Message], temperature: float, max_tokens: int, more: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Message],
+        temperature: float,
+        max_tokens: int,
+        *,
+        listed: bool = False,
+        several: int = 1,
     ) -> ChatReply:
-        """Send a request with these fields and return the answer, retrying passing faults."""
+        """Send a request and return the answer, retrying passing faults."""
 
         def attempt() -> ChatReply:
             with self._slots, timed():
-                return read_body(self._send(messages, temperature, max_tokens, more or {}))
+                return self._send(messages, temperature, max_tokens, listed, several)
 
         patience, notices = PATIENCE * self._client.timeout, self._client.notices
         return ask(attempt, self._retry, self._wait, self._where, patience, notices)
@@ -340,35 +266,67 @@ class OpenAICompatibleModel:
     def _where(self) -> str:
         return f"{self._model} at {self._base_url}"
 
-    def _send(self, messages: Sequence[Message], temperature: float, max_tokens: int, more: Mapping[str, Any]) -> str:
-        """Send a request and return the body.
+    def _send(
+        self, messages: Sequence[Message], temperature: float, max_tokens: int, listed: bool, several: int
+    ) -> ChatReply:
+        """Send a request in the form that the endpoint takes, and read the answer.
 
-        Retries once for each field that the model renames or rejects, and remembers what it accepted.
+        After a refusal the form changes as `adapt` says. A form that was answered is remembered, and each change is
+        reported once. A reply that does not fit beside the context is asked for with the tokens that are free.
         """
-        question = {
-            "model": self._model,
-            "messages": [{"role": message.role, "content": message.content} for message in messages],
-        }
-        refused = self._refused
-        for _ in range(3):
-            length_field = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
-            parameters: dict[str, Any] = {length_field: max_tokens, **more}
-            if "temperature" not in refused:
-                parameters["temperature"] = temperature
+        form, most = self._form, max_tokens
+        changes: list[str] = []
+        for _ in range(MOST_ADAPTATIONS):
+            body = form.body(messages, temperature=temperature, max_tokens=most, listed=listed, several=several)
             try:
-                text = self._client.post(f"{self._base_url}/chat/completions", {**question, **parameters})
+                text = self._client.post(f"{self._base_url}/chat/completions", {"model": self._model, **body})
+                answer = read_body(text)
             except openai.APIStatusError as error:
-                field = next((name for name in _refused_fields(error) if name in parameters), "")
-                if field not in OPTIONAL:
-                    # Not "from error", whose text may hold secrets; the message has its printable part.
-                    problem = judged(error, self._where)
-                    hint = self._nearest() if error.status_code == 404 else ""
-                    raise UsageError(f"{problem}; {hint}".rstrip()) if hint else problem from None
-                refused |= {field}
+                refusal, problem = read_status_error(error), judged_error(error, self._where)
+            except RefusedAnswer as error:
+                refusal = error.refusal
+                problem = judged(refusal, self._where, stated_wait(text))
             else:
-                self._refused = refused
-                return text
-        raise RequestRejectedError(f"{self._model} refuses the request's parameters")
+                self._remember(form, changes)
+                self._watch_prompt(messages, answer)
+                return answer
+            free = free_tokens(refusal, most) if isinstance(problem, ContextOverflowError) else None
+            adapted = adapt(form, body, refusal)
+            if free is not None:
+                most = free
+            elif adapted is not None:
+                form, change = adapted
+                changes.append(change)
+                if listed and not form.listed:  # the caller asks for a word
+                    self._remember(form, changes)
+                    raise problem from None
+            else:
+                # Not "from error", whose text may hold secrets; the message has its printable part.
+                hint = self._nearest() if refusal.status == 404 else ""
+                raise UsageError(f"{problem}; {hint}".rstrip()) if hint else problem from None
+        raise RequestRejectedError(f"{self._where} refuses every form of the request: {refusal.line}")
+
+    def _remember(self, form: RequestForm, changes: Sequence[str]) -> None:
+        """Keep a form that was answered, and report its changes."""
+        if changes:
+            self._form = form
+        for change in changes:
+            self._notify(change)
+
+    def _notify(self, change: str) -> None:
+        """Report a fact about the endpoint, once."""
+        if change not in self._said:
+            self._said.add(change)
+            LOGGER.warning("%s: %s", self._where, change)
+
+    def _watch_prompt(self, messages: Sequence[Message], answer: ChatReply) -> None:
+        """Report an endpoint whose count of prompt tokens stands still while a conversation grows."""
+        tokens = answer.spent[0]
+        if tokens is not None and self._watch.stands_still(messages, tokens):
+            self._notify(
+                f"it may forget the start of long conversations: a conversation grew, and its prompt tokens stayed at "
+                f"{tokens:,}; give the server a larger context (Ollama: num_ctx)"
+            )
 
     def _nearest(self) -> str:
         """Suggest the most similar name among the endpoint's models and the package's models; "" if there is none."""
@@ -389,10 +347,13 @@ class OpenAICompatibleModel:
         for index in range(count):
             written = None if completion is None else share + (index < rest)
             usage = self._usage(0 if index else prompt, written)
-            text, longest = without_secrets(body.text(index)), max_tokens * CHARACTERS_PER_TOKEN
+            text, longest = without_secrets(body.text(index)), max(max_tokens, self._form.least) * CHARACTERS_PER_TOKEN
             reason = "length" if len(text) > longest else body.finish_reason(index)
             why = body.withheld(index)
-            reply = Completion(text=text[:longest], finish_reason=reason, usage=usage)
+            in_thinking = body.answers_in_thinking(index)
+            reply = Completion(text=text[:longest], finish_reason=reason, usage=usage, in_thinking=in_thinking)
+            if in_thinking:
+                self._notify("its replies stand in the field of its thinking: they are read there")
             replies.append(self._withheld(why) if why else reply)
         return replies
 
@@ -409,17 +370,3 @@ class OpenAICompatibleModel:
 def _refuses_fields(error: ModelError) -> bool:
     """Return True if a simpler request may succeed."""
     return isinstance(error, RequestRejectedError) and not isinstance(error, ContextOverflowError)
-
-
-def _refused_fields(error: openai.APIStatusError) -> list[str]:
-    """Return the fields that an error message rejects: the field it names explicitly, else those mentioned in its
-    text.
-
-    A limit that is too high does not count, although the error names `max_tokens` there too.
-    """
-    if error.status_code not in (400, 422) or is_overflow(error):
-        return []
-    message = said_by(error)
-    if not (_REFUSED.search(message) or _REFUSED.search(str(error.code))):
-        return []
-    return [str(error.param)] if error.param else [name for name in OPTIONAL if re.search(rf"\b{name}\b", message)]

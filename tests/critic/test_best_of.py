@@ -293,3 +293,16 @@ def test_a_critics_calibration_lies_beside_its_weights(tmp_path) -> None:
     (tmp_path / "calibration.json").write_text('{"temperature": -1}')
     with pytest.raises(UsageError, match="damaged"):
         read_calibration(tmp_path)
+
+
+def test_a_judge_that_says_something_else_ends_the_run_and_one_with_faults_does_not() -> None:
+    def play(said: Verdict) -> int:
+        judge = judge_of({"look": said, "inventory": said})
+        agent = BestOf(Vanilla(ScriptedModel(["look", "inventory"] * 20), temperature=1.0), 2, Critic(judge))
+        for sample in range(20):
+            agent.with_sample(sample).act(VIEW)
+        return len(judge.requests)
+
+    with pytest.raises(UsageError, match=r"judge said neither correct nor wrong in 24 of 24 answers"):
+        play("It depends.")
+    assert play(ModelError("gone")) == play("wrong") == 40

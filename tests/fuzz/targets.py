@@ -47,8 +47,8 @@ from align_echo.errors import (
 from align_echo.interface.contract import InterfaceContract, identity, load_interface
 from align_echo.interface.sandbox.session import EngineReply, Sandbox
 from align_echo.interface.sandbox.source import prepare
+from align_echo.models.answers import RefusedAnswer, read_body
 from align_echo.models.client import PassingFault
-from align_echo.models.openai_model import read_body
 from align_echo.report.view.reading import describe_damage, read_episodes
 from align_echo.train.config import TrainConfig
 from align_echo.types import AgentView, Trajectory
@@ -371,8 +371,8 @@ _ALL = (
            ('{"queries": ["a"], "topk": 3, "return_scores": true}',), (UsageError,)),
     Target("search server's answer", lambda text: read_reply(text, 3), (
         '{"result": [[{"document": {"contents": "\\"T\\"\\nx"}, "score": 1.5}]]}',), (ValueError,)),
-    Target("endpoint's body", read_body, (_BODY,), (PassingFault,)),
-    Target("endpoint's body, all of it", lambda text: _all_of(text), (_BODY,), (PassingFault,)),
+    Target("endpoint's body", read_body, (_BODY,), (PassingFault, RefusedAnswer)),
+    Target("endpoint's body, all of it", lambda text: _all_of(text), (_BODY,), (PassingFault, RefusedAnswer)),
     Target("yaml", lambda text: read_plain(text, "f.yaml"), _YAML, _FILE),
     Target("config", _config, _YAML, _FILE),
     Target("lines of records", partial(_in_file, "r.jsonl", lambda file: JsonlFile(file).read(Trajectory)),

@@ -109,7 +109,7 @@ def test_the_first_pause_is_said_with_its_length_and_its_cause(caplog):
     assert isinstance(outcome, ModelError)
     assert pauses == [300.0] * 6
     (line,) = caplog.messages
-    assert line.startswith(f"{server.url}: Error code: 429 - come back tomorrow, to be asked again in 86,400 s; ")
+    assert line.startswith(f"{server.url}: come back tomorrow, to be asked again in 86,400 s; ")
     assert "waiting 300 s, then attempt 2 of 7 (Ctrl-C stops)" in line
 
 

@@ -20,7 +20,8 @@ from pydantic import BaseModel, ValidationError
 
 from align_echo.base.halting import pause
 from align_echo.errors import ModelError, TokenDriftError, UsageError
-from align_echo.models.client import EndpointClient, PassingFault, RetryPolicy, ask, judged
+from align_echo.models.answers import judged_error
+from align_echo.models.client import EndpointClient, PassingFault, RetryPolicy, ask
 from align_echo.models.endpoint import DEFAULT_BASE_URL, Endpoint, read_endpoint, resolve_timeout
 from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.vllm_checks import (
@@ -304,7 +305,7 @@ class VllmServer:
             try:
                 return _read(self._client.get(f"{self._base_url}/models"), _Models).data
             except openai.APIStatusError as error:
-                raise judged(error, self._where) from None
+                raise judged_error(error, self._where) from None
 
         return self._asked(attempt, retry)
 
@@ -315,7 +316,7 @@ class VllmServer:
         try:
             return self._client.post(url, body)
         except openai.APIStatusError as error:
-            raise judged(error, self._where) from None
+            raise judged_error(error, self._where) from None
 
     def _control(self, url: str, body: Mapping[str, Any], remedy: str) -> str:
         """Change the server's state, without retries: the effect of an unanswered request is unknown."""
