@@ -55,6 +55,9 @@ class GradedStage:
         reviews = self._stage.critique(requests)
         return [review.model_copy(update={"critique": _critique(review), "problem": ""}) for review in reviews]
 
+    def demonstrations(self, names: Sequence[str]) -> list[Trajectory]:
+        return self._stage.demonstrations(names)
+
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         return self._stage.opening(trajectory)
 

@@ -64,6 +64,7 @@ NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     "trl": (("train", "--config", "trl.yaml"),),
     "datasets": (COLLECT, WHEEL, FIT, (*FIT, "--reasoning")),
     **dict.fromkeys(("alfworld", "textworld", "fast_downward"), EXPERT),
+    "tatsu": (("train", "--config", "held.yaml"),),  # without which the others are there and do not import
     **dict.fromkeys(("textblob", "thefuzz"), SHOP),
     **dict.fromkeys(("bm25s", "nltk"), (*SHOP, *WORLD["searchqa"])),
     "scienceworld": WORLD["scienceworld"],
@@ -131,6 +132,7 @@ FILES = {
     "two.yaml": f"environments: [alfworld, webshop]\nagents: [novice]\n{STUDY}",
     "one.yaml": f"environments: [alfworld]\nagents: [novice, expert]\n{STUDY}",
     "tiny.gguf": "GGUF",
+    "held.yaml": "method: sft\nsteps: 1\nevaluating: {every: 1, tasks: 2}\n",
     "trl.yaml": "method: grpo\nbackend: trl\nsteps: 1\n",
     "collected/examples.parquet": "none of it is read",
     "steps/steps.jsonl": json.dumps(

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from align_echo.cli.console import say
-from align_echo.report.view.finding import find_episodes, resolve_part, select_part
 from align_echo.report.view.listing import episode_lines, find_episode, overview
-from align_echo.report.view.reading import DamagedLine, describe_damage
 from align_echo.rollout.display import note
+from align_echo.rollout.episode_files import DamagedLine, describe_damage, find_episodes, resolve_part, select_part
 
 
 def show(

@@ -32,6 +32,14 @@ def train(
     ] = None,
     interface: Annotated[str | None, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `method: METHOD`.")] = None,
+    demonstrations: Annotated[
+        list[str] | None,
+        typer.Option("--demonstrations", help="With sft: a run whose episodes are imitated; repeatable."),
+    ] = None,
+    minimum_score: Annotated[
+        float | None,
+        typer.Option("--minimum-score", min=0, max=1, help="Least score of --demonstrations; default: only won ones."),
+    ] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps; default: the config's.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random draws.")] = None,
     report_to: Annotated[
@@ -50,6 +58,8 @@ def train(
         raise UsageError(f"there is no file {config}")
     model = default_model() if model is None else model
     changes: dict[str, Any] = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
+    stored = {"demonstrations": demonstrations or None, "minimum_score": minimum_score}
+    changes["collecting"] = {name: value for name, value in stored.items() if value is not None} or None
     changes["report_to"] = None if report_to is None else [name for name in report_to if name != "none"]
     from align_echo.train.config import stored_config
 

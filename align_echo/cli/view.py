@@ -11,9 +11,9 @@ from align_echo.cli.console import say
 from align_echo.registry import quantity
 from align_echo.report.view.inspect_logs import write_logs
 from align_echo.report.view.packing import write_page
-from align_echo.report.view.reading import describe_damage
 from align_echo.report.view.serving import make_viewer
 from align_echo.rollout.display import note
+from align_echo.rollout.episode_files import describe_damage
 
 
 def view(

@@ -23,8 +23,15 @@ from align_echo.base.plain_yaml import first_wrong, json_object
 from align_echo.critic.ask import Verdict
 from align_echo.errors import UsageError, printable
 from align_echo.intervals import Percent, Score
-from align_echo.report.view.finding import EPISODES, PASSED_BY, make_unique, run_name
-from align_echo.report.view.reading import DamagedLine, describe_damage, read_records
+from align_echo.rollout.episode_files import (
+    EPISODES,
+    PASSED_BY,
+    DamagedLine,
+    describe_damage,
+    make_unique,
+    read_records,
+    run_name,
+)
 from align_echo.run_dir import CONFIG, SUMMARY, flat
 from align_echo.train.presets import implementation_for, methods, preset_settings, with_new_keys
 from align_echo.train.rollouts import CRITIQUES, CritiquedAttempt

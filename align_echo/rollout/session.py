@@ -299,12 +299,16 @@ def start_view(env: gym.Env[str, str], task_id: str, action_format: str, seed: i
     return Session(env, agent="", action_format=action_format, seed=seed).reset(task_id)
 
 
-def try_reset(spec: EnvironmentSpec, task: str, *, split: str, data_root: Path | None) -> None:
+def try_reset(
+    spec: EnvironmentSpec, task: str, *, split: str, data_root: Path | None, expert: bool = False
+) -> None:
     """Start a task, so that missing parts of an environment are reported before anything is written. Propagates its
-    errors.
+    errors. With `expert`, ask its expert for an action too.
     """
     env = spec.make(split, data_root=data_root)
     try:
         env.reset(options={"task": task})
+        if expert:
+            base_env(env).oracle().expert_action()
     finally:
         env.close()

@@ -161,6 +161,11 @@ class TrainConfig(Frozen, allow_inf_nan=False):
         return METHODS.get(implementation_for(self.method))
 
     @property
+    def needs_expert(self) -> bool:
+        """Return whether the environment's expert plays: it shows the method what to do, unless stored episodes do."""
+        return self.implementation.needs == "expert" and not self.collecting.demonstrations
+
+    @property
     def steps_a_checkpoint(self) -> int:
         """Number of steps from one checkpoint to the next."""
         return self.save_every or self.evaluating.every or 10
@@ -283,9 +288,18 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             f"collecting.rule: {config.env} is not labelled by the rule {rule}",
         ),
         (
-            method.needs == "expert" and spec.has_expert is never,
+            config.needs_expert and spec.has_expert is never,
             f"env: {config.env} has no expert to learn from, which {method.name} needs: declare one "
-            "(TextEnvironment(..., expert=...)), or take another method",
+            "(TextEnvironment(..., expert=...)), or take another method"
+            + (", or name stored episodes with --demonstrations" if method.imitates else ""),
+        ),
+        (
+            bool(config.collecting.demonstrations) and not method.imitates,
+            f"collecting.demonstrations: {method.name} learns from rewards: stored episodes are for sft",
+        ),
+        (
+            config.collecting.minimum_score is not None and not config.collecting.demonstrations,
+            "collecting.minimum_score: is of stored episodes: name their runs (collecting.demonstrations)",
         ),
         (
             config.step.advantage == ("group" if method.imitates else "reward"),
@@ -343,7 +357,7 @@ def _not_trl(config: TrainConfig) -> list[tuple[bool, str]]:
         (config.weights == "models" and len(learning) > 1, "learns one model, or adapters on one (weights: adapters)"),
         (method.loss is not None, f"has a loss of its own, and {config.method} brings another"),
         (method.imitates, "has no likelihood of an expert's tokens"),
-        (method.needs == "expert", "has no shaped loss for an expert's tokens"),
+        (config.needs_expert, "has no shaped loss for an expert's tokens"),
         (config.step.ahead, "plays no batch ahead (step.ahead)"),
         (config.step.critic_warmup > 0, "moves both roles in every step (step.critic_warmup)"),
         (objective.beta > 0 and uneven, "weighs the KL term by tokens and estimates it by k3 (step.objective.beta)"),

@@ -67,6 +67,10 @@ class CollectingSettings(Frozen, allow_inf_nan=False):
     """Episodes played at once."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of the engines in this process; the weights that learn stay float32."""
+    demonstrations: tuple[str, ...] = ()
+    """SFT: runs whose episodes are imitated; none: the environment's expert plays."""
+    minimum_score: float | None = Field(default=None, ge=0, le=1)
+    """SFT: least score of a demonstration; null: only won ones."""
     servers: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
     """Base URLs of vLLM servers to play on; none: engines in this process."""
 

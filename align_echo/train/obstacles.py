@@ -160,6 +160,9 @@ def _without_rows(signals: Signals, config: TrainConfig) -> LearningObstacle | N
         return LearningObstacle(
             "no rows", "the environment's expert won none of the tasks", f"raise {turns}", certain=True
         )
+    if signals.get("count/too_long_demonstrations", 0):
+        longer = "take a --model with a longer context"
+        return LearningObstacle("no rows", "no stored episode fits into the model's context", longer, certain=True)
     if signals.get("policy/context_limit_share", 0) >= NEARLY_ALL:
         advice = "take a --model with a longer context, or an --interface with fewer rules"
         return LearningObstacle("no rows", "no task fits into the model's context", advice, certain=True)

@@ -25,7 +25,7 @@ FAILURE_COUNTS = (
     *("count/broken_rollouts", "count/broken_critiques", "count/broken_verdicts"),
     *("count/unread_critiques_of_lost_attempts", "count/unread_critiques_of_won_attempts"),
     *("count/cut_critiques_of_lost_attempts", "count/cut_critiques_of_won_attempts"),
-    *("count/unread_verdicts", "count/failed_lessons"),
+    *("count/unread_verdicts", "count/failed_lessons", "count/too_long_demonstrations"),
     "count/interface_failures",
 )
 """Counts of unusable results and failures, printed if above 0."""
@@ -39,7 +39,8 @@ def announced(run: TrainingRun) -> list[str]:
     if run.is_finished:
         return [f"the run in {run.folder} is finished: nothing is left to do"]
     config, cost = run.config, run.cost
-    where = f"environment {config.env} (split {run.on_record['split']}, {len(run.tasks):,} tasks)"
+    tasks = "" if run.demonstrations else f" (split {run.on_record['split']}, {len(run.tasks):,} tasks)"
+    where = f"environment {config.env}{tasks}"
     model = f"model {config.model}" + (f", critic {config.critic}" if config.critic else "")
     return [
         f"training by {config.method}: {model}, {where}, interface {run.on_record['interface']}",
@@ -49,6 +50,7 @@ def announced(run: TrainingRun) -> list[str]:
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
         *(["no step was finished before: it begins with the first"] if run.begins_anew else []),
         *_playing(config),
+        *([f"learning from {run.demonstrations}"] if run.demonstrations else []),
         *_budget(config, cost),
         *_held_out_tasks(run, cost),
         f"to be written to {run.folder}: {', '.join(_written(config))}",
@@ -111,12 +113,15 @@ def _playing(config: TrainConfig) -> list[str]:
 def _budget(config: TrainConfig, cost: RunCost) -> list[str]:
     """Describe the cost of a batch, and of the run."""
     collecting = config.collecting
+    steps = f"{quantity(config.steps, 'step')} from {quantity(cost.batches, 'batch')}"
+    if collecting.demonstrations:
+        return [f"{steps}; at most {quantity(collecting.tasks, 'stored episode')} in each"]
     until = f", or until {config.environment_steps:,} turns are played" if config.environment_steps else ""
     played = f"{quantity(cost.episodes, 'episode')} of {config.env}"
     played += f" and {cost.lessons:,} of the expert" if cost.lessons else ""
     each = f"  {quantity(collecting.tasks, 'task')}, {quantity(collecting.samples, 'sample')} of each: "
     lines = [
-        f"{quantity(config.steps, 'step')} from {quantity(cost.batches, 'batch')}{until}; at most, in each batch:",
+        f"{steps}{until}; at most, in each batch:",
         f"{each}{played}, {quantity(cost.most_turns, 'turn')}, {quantity(cost.critiques, 'critique')}",
     ]
     if cost.verdicts:
@@ -143,7 +148,7 @@ def _written(config: TrainConfig) -> list[str]:
         *(["held_out.jsonl"] if config.evaluating.every else []),
         "signals.jsonl",
         *(["refinements.jsonl"] if method.refines else []),
-        *([f"{ROLLOUTS}/"] if config.rollouts.episodes else []),
+        *([f"{ROLLOUTS}/"] if config.rollouts.episodes and not config.collecting.demonstrations else []),
         *([f"{CRITIQUES}/"] if config.rollouts.episodes and criticises else []),
         "checkpoints/",
         *(f"{role}/" for role in roles),

@@ -164,6 +164,10 @@ class SharedStage:
         """Play an episode of the expert for each task, without broken ones."""
         return _shared(self._stage.lessons, tasks)
 
+    def demonstrations(self, names: Sequence[str]) -> list[Trajectory]:
+        """Return stored episodes by name; not divided, as it takes no time."""
+        return self._stage.demonstrations(names)
+
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Return the tokens before the first reply; not divided, as it takes no time."""
         return self._stage.opening(trajectory)

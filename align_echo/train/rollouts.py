@@ -211,6 +211,10 @@ class ObservedStage:
         self.lessons_played += lessons
         return lessons
 
+    def demonstrations(self, names: Sequence[str]) -> list[Trajectory]:
+        """Return stored episodes; nothing is played, so that nothing is recorded."""
+        return self._stage.demonstrations(names)
+
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Return the tokens before the first reply; not timed."""
         return self._stage.opening(trajectory)

@@ -67,8 +67,16 @@ def policy_row(trajectory: Trajectory, group: str) -> Row:
 
 
 def expert_row(lesson: Trajectory) -> Row:
-    """Convert an expert's episode to a row of the policy; its score is the reward, its task the group."""
-    return replace(policy_row(lesson, lesson.task_id), expert=True)
+    """Convert an expert's episode to a row of the policy; its score is the reward, its task the group.
+
+    Replies without an action are read and not imitated.
+    """
+    row = policy_row(lesson, lesson.task_id)
+    mask = list(row.tokens.mask)
+    for step, (first, end) in zip(lesson.steps, row.tokens.turns, strict=True):
+        if step.action is None:
+            mask[first:end] = [0] * (end - first)
+    return replace(row, tokens=replace(row.tokens, mask=tuple(mask)), expert=True)
 
 
 def critic_row(reply: Verdict, group: str, reward: float) -> Row:

@@ -48,6 +48,7 @@ from align_echo.train import processes
 from align_echo.train.arguments import run_settings
 from align_echo.train.checkpoints import RoleCheckpoints
 from align_echo.train.config import TrainConfig
+from align_echo.train.demonstrations import DemonstrationFilter, Demonstrations, read_demonstrations
 from align_echo.train.needs import divides_weights, require_trl
 from align_echo.train.obstacles import ObstacleAlarm, RunCost, estimate
 from align_echo.train.processes import SharedStage
@@ -246,10 +247,13 @@ class TrainingRun:
         self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
         self._sources = find_sources(config)
         self._interface = self._spec.interface(config.interface)
+        self.demonstrations = self._demonstrations()
         self.on_record = self._record()
-        self.tasks = select_tasks(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
-        choose_tasks(0, self.tasks, config.collecting.tasks, config.seed)
-        if config.implementation.needs == "expert":
+        self.tasks = self._tasks()
+        few = len(self.tasks) if self.demonstrations else config.collecting.tasks
+        self._tasks_a_batch = min(few, config.collecting.tasks)
+        choose_tasks(0, self.tasks, self._tasks_a_batch, config.seed)
+        if config.needs_expert:
             require_expert(self._spec, self._split, self.tasks, None)
         self._resuming = resume
         self._resume = processes.call_on_first(lambda: self._run_dir(resume).find_checkpoint())
@@ -266,6 +270,23 @@ class TrainingRun:
             require_trl()
         elif divides_weights():
             raise UsageError("our own trainer divides no weights (FSDP, DeepSpeed): take backend: trl")
+
+    def _demonstrations(self) -> Demonstrations | None:
+        """Read the stored episodes to imitate; None if the run has none."""
+        collecting = self.config.collecting
+        if not collecting.demonstrations:
+            return None
+        held_out = "" if self._held_out == self._split else self._held_out
+        return read_demonstrations(
+            collecting.demonstrations,
+            DemonstrationFilter(self._spec.name, held_out, self.config.task_types, collecting.minimum_score),
+        )
+
+    def _tasks(self) -> list[str]:
+        """Return the tasks to train on, or the names of the stored episodes."""
+        if self.demonstrations is not None:
+            return list(self.demonstrations.episodes)
+        return select_tasks(self.config.task_types, self._spec.tasks(self._split), self._spec.task_type)
 
     @cached_property
     def cost(self) -> RunCost:
@@ -289,7 +310,7 @@ class TrainingRun:
 
     def _record(self) -> dict[str, Any]:
         """Build the contents of `config.json`; a resumed run must have the same."""
-        interface = self._interface
+        interface, stored = self._interface, self.demonstrations
         return {
             "command": "train",
             "align_echo": __version__,
@@ -306,6 +327,7 @@ class TrainingRun:
                 for role, source in self._sources.items()
             },
             "prompts": {name: prompt_hash(name) for name in self._prompts()},
+            **({"demonstrations": stored.content_hash} if stored else {}),
             "config": self.config.model_dump(mode="json"),
         }
 
@@ -360,10 +382,16 @@ class TrainingRun:
                 run_dir.close()
 
     def _try_worlds(self) -> None:
-        """Reset a task of each split, to report a broken environment before loading a model."""
+        """Reset a task of each split, and ask the expert if it is needed, before loading a model: so a broken
+        environment is reported first.
+        """
         held_out = {self._held_out: self._spec.tasks(self._held_out)} if self.config.evaluating.every else {}
-        for split, tasks in {**held_out, self._split: self.tasks}.items():
-            try_reset(self._spec, tasks[0], split=split, data_root=None)
+        played = {} if self.demonstrations else {self._split: self.tasks}
+        for split, tasks in {**held_out, **played}.items():
+            try_reset(
+                self._spec, tasks[0], split=split, data_root=None,
+                expert=self.config.needs_expert and split == self._split,
+            )  # fmt: skip
 
     def _end(self, trainer: RoleCheckpoints, figures: dict[str, Any]) -> Path:
         """Write `summary.json`."""
@@ -423,7 +451,7 @@ class TrainingRun:
         judge = play_judge(self._spec)
 
         def play(number: int) -> RolloutBatch:
-            tasks = choose_tasks(number, self.tasks, config.collecting.tasks, config.seed)
+            tasks = choose_tasks(number, self.tasks, self._tasks_a_batch, config.seed)
             return play_batch(config, tasks, stage.at_step(number), judge)
 
         def keep(number: int, batch: RolloutBatch) -> None:
@@ -511,4 +539,5 @@ class TrainingRun:
             rule=config.collecting.rule or default_rule(spec),
             workers=config.collecting.workers,
             parts=count_parts(config, torch.cuda.is_available()),
+            stored=self.demonstrations.episodes if self.demonstrations else {},
         )

@@ -5,8 +5,8 @@ Methods see a stage and no trainer. Not here: environments and models, and updat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 import gymnasium as gym
@@ -18,7 +18,7 @@ from align_echo.critic.ask import CRITIQUE_TOKENS, ActionQuestion, AttemptQuesti
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.labels import label_turns
 from align_echo.critic.language import ECHO, CritiqueForm
-from align_echo.errors import EngineError
+from align_echo.errors import EngineError, ReplyFormatError
 from align_echo.models.local.chat import LocalModel
 from align_echo.rollout.batches import HOPELESS, run_tasks, view_before
 from align_echo.rollout.session import Episode, base_env
@@ -78,6 +78,9 @@ class Stage(Protocol):
         policy's context counts as lost: the policy could not have finished it.
         """
 
+    def demonstrations(self, names: Sequence[str]) -> list[Trajectory]:
+        """Return stored episodes by name, with tokens as `lessons` has them."""
+
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Return the token ids before the policy's first reply, without a critique."""
 
@@ -94,8 +97,8 @@ class LocalStage:
 
     With `best_of` above 1, each action is the best of so many candidates by the policy's own verdict
     (`critic/best_of.py`). `rule` defines right actions (`critic/labels.py`). `overlapped` divides tasks and `workers`
-    into `parts`. Play ends if each of the first `hopeless` episodes broke (0: never). All draws depend on the models'
-    `seed`: use `at_step` for each step, or every step draws the same.
+    into `parts`. Play ends if each of the first `hopeless` episodes broke (0: never). `stored` are demonstrations by
+    name. All draws depend on the models' `seed`: use `at_step` for each step, or every step draws the same.
     """
 
     make_env: Callable[[], gym.Env[str, str]]
@@ -112,6 +115,7 @@ class LocalStage:
     workers: int = 16
     parts: int = 1
     hopeless: int = HOPELESS
+    stored: Mapping[str, Trajectory] = field(default_factory=dict)
 
     def at_step(self, step: int) -> LocalStage:
         """Copy the stage with a seed for this step."""
@@ -180,6 +184,27 @@ class LocalStage:
             action_format=self.action_format,
         )
         return [self._as_own(trajectory) for trajectory in played if trajectory.fault is None and trajectory.steps]
+
+    def demonstrations(self, names: Sequence[str]) -> list[Trajectory]:
+        """Return stored episodes by name, with replies that the policy's agent reads as the same actions."""
+        return [self._as_own(self._in_own_form(self.stored[name])) for name in names]
+
+    def _in_own_form(self, trajectory: Trajectory) -> Trajectory:
+        """Replace replies that the policy's agent reads otherwise, such as another agent's form, by their action."""
+        agent = self.agent(self.policy)
+        view = view_before(trajectory, 0, self.action_format)
+
+        def read(reply: str) -> str | None:
+            try:
+                return agent.read(reply, view)
+            except ReplyFormatError:
+                return None
+
+        steps = []
+        for step in trajectory.steps:
+            reply = step.reply if step.action is None or read(step.reply) == step.action else step.action
+            steps.append(step.model_copy(update={"reply": reply, "tokens": None}))
+        return trajectory.model_copy(update={"steps": tuple(steps)})
 
     def _as_own(self, trajectory: Trajectory) -> Trajectory:
         """Add the tokens of the policy's chat format to an expert's episode."""

@@ -67,6 +67,14 @@ RUNS: dict[str, Scene[Given]] = {
             row("out", lambda given: given.folder.name, ("here", "here"), ("there", "there")),
         ],
     ),
+    "demonstrations": Scene(
+        {"method": "sft", "demonstrations": "./here"},
+        [
+            row("demonstrations", lambda given: given.config.collecting.demonstrations,
+                ("./here", ("./here",)), ("./there", ("./there",))),
+            row("minimum_score", lambda given: given.config.collecting.minimum_score, (0.5, 0.5), (0.25, 0.25)),
+        ],
+    ),
     "file": Scene({}, [row("config", lambda given: given.config.steps, ("./seven.yaml", 7), ("./eight.yaml", 8))]),
     "trackers": Scene(
         {}, [row("report_to", lambda given: " ".join(given.config.report_to), ("none", ""), ("wandb", "wandb"))]

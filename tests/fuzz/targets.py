@@ -49,7 +49,7 @@ from align_echo.interface.sandbox.session import EngineReply, Sandbox
 from align_echo.interface.sandbox.source import prepare
 from align_echo.models.answers import RefusedAnswer, read_body
 from align_echo.models.client import PassingFault
-from align_echo.report.view.reading import describe_damage, read_episodes
+from align_echo.rollout.episode_files import describe_damage, read_episodes
 from align_echo.train.config import TrainConfig
 from align_echo.types import AgentView, Trajectory
 from align_echo.wrappers.gui.actions import parse as parse_gui

@@ -53,6 +53,9 @@ class ScriptedStage:
         ends = [{"score": float(won), "won": won} for won in map(self.expert_wins, queries)]
         return [lesson.model_copy(update=end) for lesson, end in zip(played, ends, strict=True)]
 
+    def demonstrations(self, names: Sequence[str]) -> list[Trajectory]:
+        return self.lessons(names)
+
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         return OPENING
 

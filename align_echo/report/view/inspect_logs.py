@@ -32,16 +32,8 @@ from pydantic import BaseModel
 from align_echo.base.plain_yaml import json_object
 from align_echo.errors import MissingExtraError, UsageError, printable, without_secrets
 from align_echo.intervals import Estimate, mean_score, scored, success_rate
-from align_echo.report.view.finding import EpisodeFile, find_episodes
-from align_echo.report.view.reading import (
-    CritiqueIndex,
-    DamagedLine,
-    Labels,
-    OracleLabels,
-    PlacedCritique,
-    describe_damage,
-    read_episodes,
-)
+from align_echo.report.view.reading import CritiqueIndex, Labels, OracleLabels, PlacedCritique
+from align_echo.rollout.episode_files import DamagedLine, EpisodeFile, describe_damage, find_episodes, read_episodes
 from align_echo.run_dir import CONFIG, SUMMARY
 from align_echo.types import NO_REPLY, Step, Trajectory, Usage
 

@@ -22,15 +22,8 @@ from align_echo.base.plain_yaml import json_object
 from align_echo.errors import InterfaceError, UsageError, did_you_mean, printable
 from align_echo.interface.contract import Provenance, RuleRecord, load_interface, shipped_interfaces
 from align_echo.registry import quantity
-from align_echo.report.view.finding import EpisodeFile, select_part
-from align_echo.report.view.reading import (
-    CritiqueIndex,
-    DamagedLine,
-    Labels,
-    OracleLabels,
-    PlacedCritique,
-    read_episodes,
-)
+from align_echo.report.view.reading import CritiqueIndex, Labels, OracleLabels, PlacedCritique
+from align_echo.rollout.episode_files import DamagedLine, EpisodeFile, read_episodes, select_part
 from align_echo.rollout.faults import fault_text
 from align_echo.types import Choice, HintEvent, Step, Trajectory, Usage, source_in
 

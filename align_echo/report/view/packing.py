@@ -27,17 +27,9 @@ from align_echo.base.files import write_atomically
 from align_echo.base.plain_yaml import json_object
 from align_echo.errors import UsageError, without_secrets
 from align_echo.report.html_page import check_html_file, fill_page
-from align_echo.report.view.finding import EpisodeFile, find_episodes
 from align_echo.report.view.listing import provenances, rules_behind
-from align_echo.report.view.reading import (
-    CritiqueIndex,
-    DamagedLine,
-    Labels,
-    OracleLabels,
-    PlacedCritique,
-    describe_damage,
-    read_episodes,
-)
+from align_echo.report.view.reading import CritiqueIndex, Labels, OracleLabels, PlacedCritique
+from align_echo.rollout.episode_files import DamagedLine, EpisodeFile, describe_damage, find_episodes, read_episodes
 from align_echo.run_dir import CONFIG
 from align_echo.types import Step, Trajectory
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 from align_echo.errors import AlignEchoError
-from align_echo.report.view.finding import find_episodes
 from align_echo.report.view.packing import pack
+from align_echo.rollout.episode_files import find_episodes
 from align_echo.wrappers.serving import HOST, QuietServer
 
 PARAMETER = "ticket"

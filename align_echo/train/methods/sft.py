@@ -1,13 +1,15 @@
-"""SFT: the policy imitates the environment's expert, as a warm start for the methods that learn from rewards.
+"""SFT: the policy imitates the environment's expert or stored episodes, as a warm start for methods that learn from
+rewards.
 
-The loss is the likelihood of the expert's tokens, in the trainer's objective. Not here: training on stored
-demonstrations (`align_echo.train.sft`).
+The loss is the likelihood of the expert's tokens, in the trainer's objective. Not here: training on chats
+(`align_echo.train.sft`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from align_echo.train.method import BatchCost, CollectingSettings, Method
 from align_echo.train.rows import RolloutBatch, expert_row
@@ -28,12 +30,23 @@ def sft(tasks: Sequence[str], stage: Stage) -> RolloutBatch:
     )
 
 
+def imitate(names: Sequence[str], stage: Stage) -> RolloutBatch:
+    """Learn from stored episodes, all alike, and omit those that exceed the policy's context. Nothing is played."""
+    shown = stage.demonstrations(names)
+    fit = [episode for episode in shown if not episode.context_overflow]
+    return RolloutBatch(
+        rows=tuple(replace(expert_row(episode), reward=1.0) for episode in fit),
+        counts=Counter({"broken rollouts": 0, "too long demonstrations": len(shown) - len(fit)}),
+    )
+
+
 def _collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
-    return sft(tasks, stage)
+    return imitate(tasks, stage) if collecting.demonstrations else sft(tasks, stage)
 
 
 def _bounds(collecting: CollectingSettings) -> BatchCost:
-    return BatchCost(0, rows=collecting.tasks, lessons=collecting.tasks)
+    played = 0 if collecting.demonstrations else collecting.tasks
+    return BatchCost(0, rows=collecting.tasks, lessons=played)
 
 
 METHOD = Method("sft", _collect, _bounds, needs="expert", imitates=True)

@@ -15,8 +15,8 @@ import pytest
 
 from align_echo.errors import UsageError
 from align_echo.report.view import packing
-from align_echo.report.view.finding import find_episodes
 from align_echo.report.view.packing import pack, write_page
+from align_echo.rollout.episode_files import find_episodes
 from tests.report.view.episodes import HALF, HARM, RICH, broken, episode, hostile, lost, write
 
 PAGE = Path(packing.__file__).parent / "page"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from align_echo.report.view.finding import find_episodes
-from align_echo.report.view.reading import CritiqueIndex, DamagedLine, OracleLabels, describe_damage, read_episodes
+from align_echo.report.view.reading import CritiqueIndex, OracleLabels
+from align_echo.rollout.episode_files import DamagedLine, describe_damage, find_episodes, read_episodes
 from tests.report.view.episodes import HALF, episode, lost, write
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.report.view.finding import find_episodes, resolve_part, select_part
+from align_echo.rollout.episode_files import find_episodes, resolve_part, select_part
 from tests.report.view.episodes import episode, lost, write
 
 

@@ -1,24 +1,31 @@
-"""Find the files with episodes of evaluations, grids, studies, collections, generation runs and training.
+"""Find and read the episodes of evaluations, grids, studies, collections, generation runs and training.
 
     trajectories/<part>.jsonl                a variant or a round of an evaluation, or the episodes of a collection
     iterations/<i>/trajectories.jsonl        an iteration of a generation run
     rollouts/<step>.jsonl                    a step of training
 
-A folder is searched at any depth, so a grid or a study is found as the runs inside it. Not here: reading the files
-(`reading.py`).
+A folder is searched at any depth, so a grid or a study is found as the runs inside it. A line that is no `Trajectory`
+is skipped and reported. Lone surrogates and invalid UTF-8 are replaced by marks. A last line without an end is read if
+it is complete; otherwise its writer was killed, or is still writing.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from align_echo.base.plain_yaml import json_object
-from align_echo.errors import UsageError, did_you_mean
+from pydantic import BaseModel, ValidationError
+
+from align_echo.base.files import read_lines
+from align_echo.base.plain_yaml import first_wrong, json_object, parse_json
+from align_echo.errors import UsageError, did_you_mean, printable
 from align_echo.run_dir import CONFIG
+from align_echo.types import Trajectory, impossible
 
 EPISODES, ITERATIONS, ROLLOUTS = "trajectories", "iterations", "rollouts"
 
@@ -159,3 +166,85 @@ def _sort_key(part: str, variants: Sequence[str]) -> tuple[int, list[tuple[int, 
     known = variants.index(part) if part in variants else len(variants)
     pieces = re.findall(r"\d+|\D+", part)
     return known, [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in pieces]
+
+
+# ---------------------------------------------------------------- read the episodes of a file
+
+MOST_TOLD = 5
+"""Damaged lines of a file to report individually."""
+
+LONGEST_REASON = 120
+
+Kind = TypeVar("Kind", bound=BaseModel)
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+class DamagedLine(NamedTuple):
+    """An unreadable line, counted from 1. `is_cut` marks a last line without an end."""
+
+    file: Path
+    line: int
+    reason: str
+    is_cut: bool = False
+
+
+def read_episodes(file: Path, damaged: list[DamagedLine]) -> Iterator[Trajectory]:
+    """Read the episodes of a file in order. Damaged lines are added to `damaged`."""
+    yield from read_records(file, Trajectory, damaged)
+
+
+def read_records(
+    file: Path, kind: type[Kind], damaged: list[DamagedLine], *, folder: Path | None = None
+) -> Iterator[Kind]:
+    """Read the records of one kind in a file. Damaged lines are added to `damaged`. Raises as `read_lines`."""
+    for number, line in enumerate(read_lines(file, folder=folder), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = _record(line, kind)
+            if isinstance(record, Trajectory) and (problem := impossible(record)):
+                raise ValueError(problem)
+            yield record
+        except ValueError as error:
+            damaged.append(DamagedLine(file, number, _reason(error), is_cut=_is_cut(line, error)))
+
+
+def describe_damage(damaged: list[DamagedLine]) -> list[str]:
+    """Describe damaged lines: the first of each file one by one, the rest as a count."""
+    lines = []
+    for file in dict.fromkeys(entry.file for entry in damaged):
+        entries = [entry for entry in damaged if entry.file == file and not entry.is_cut]
+        name = printable(str(file))
+        lines += [f"{name} line {entry.line} is damaged and left out: {entry.reason}" for entry in entries[:MOST_TOLD]]
+        more = len(entries) - MOST_TOLD
+        lines += [f"{name}: {more} more lines are damaged and left out"] if more > 0 else []
+        is_cut = any(entry.is_cut for entry in damaged if entry.file == file)
+        lines += [f"the last line of {name} is not whole and is left out"] if is_cut else []
+    return lines
+
+
+def _record(line: bytes, kind: type[Kind]) -> Kind:
+    """Parse a line. Raises `ValueError`, the base of pydantic's own error."""
+    try:
+        return kind.model_validate_json(line, strict=issubclass(kind, Trajectory))
+    except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] != "json_invalid":
+            raise
+        try:
+            stored = parse_json(line.decode("utf-8", "replace"))
+        except ValueError:
+            raise error from None
+        mended = _HALVES.sub("\ufffd", json.dumps(stored, ensure_ascii=False))
+        return kind.model_validate_json(mended, strict=issubclass(kind, Trajectory))
+
+
+def _is_cut(line: bytes, error: ValueError) -> bool:
+    """Return whether a line ends before its record does."""
+    if line.endswith(b"\n") or not isinstance(error, ValidationError):
+        return False
+    return error.errors(include_url=False)[0]["type"] == "json_invalid"
+
+
+def _reason(error: ValueError) -> str:
+    reason = first_wrong(error) if isinstance(error, ValidationError) else str(error)
+    return " ".join(printable(reason[:LONGEST_REASON]).split())
