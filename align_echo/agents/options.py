@@ -62,7 +62,8 @@ Model = Annotated[
     ),
 ]
 BaseUrl = Annotated[
-    str | None, Field(description="Endpoint of the model; default: $OPENAI_BASE_URL, else OpenAI's own.")
+    str | None,
+    Field(description="Endpoint of the model, or its name in your file; default: $OPENAI_BASE_URL, else OpenAI's."),
 ]
 Temperature = Annotated[float | None, Field(ge=0, description="Sampling temperature; default: the agent's own.")]
 MaxTokens = Annotated[

@@ -27,7 +27,8 @@ from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import UsageError, unreadable
 from align_echo.interface.contract import Interface, RuleCoverage, load_interface, save_interface
 from align_echo.intervals import Percent, Score, ScoreChange
-from align_echo.models.cache import ReplyCache, find_price
+from align_echo.models.cache import ReplyCache
+from align_echo.models.prices import find_price
 from align_echo.models.recording import CallLog, RecordingModel, TokenMeter
 from align_echo.run_dir import CONFIG, RunDir, finished_nothing, flat
 from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Trajectory, Usage, source_in

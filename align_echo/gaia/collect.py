@@ -34,6 +34,7 @@ from align_echo.evaluate.folder import Config
 from align_echo.evaluate.plan import (
     EvaluationPlan,
     SamplingLimits,
+    agents_model,
     model_named,
     pick_tasks,
     refuse_script,
@@ -342,7 +343,8 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
     """Resolve the names of a collection's options and check the options. Raises as `build_collection`."""
     spec = environment(config.env)
     split = spec.check_split(config.split or spec.train_split)
-    player = choose_agent(config.agent, config.model, (spec.name,), config.base_url)
+    model = agents_model(config.model, config.judge, config.base_url)
+    player = choose_agent(config.agent, model, (spec.name,), config.base_url)
     drawing = CandidateSettings(
         candidates=config.candidates,
         temperature=config.temperature,

@@ -89,9 +89,12 @@ class ModelName:
         return scripted_name(self.text) if self.is_scripted else self.text
 
 
-def read_name(name: str | ModelName, base_url: str | None = None) -> ModelName:
+def read_name(name: str | ModelName, base_url: str | None = None, *, served: bool = True) -> ModelName:
     """Parse a model's name, and find its endpoint if it has one (see `read_endpoint`). A `ModelName` is returned
     unchanged.
+
+    With a base URL a path names a model at the endpoint, as `vllm serve FOLDER` and `transformers serve FOLDER` call
+    theirs; `transformers:FOLDER`, and any path unless `served`, is on this machine.
 
     No other code parses names or looks for the folders in them. A missing model raises nothing here; `load_model`
     reports it. Raises `UsageError` for an invalid base URL.
@@ -99,8 +102,10 @@ def read_name(name: str | ModelName, base_url: str | None = None) -> ModelName:
     if isinstance(name, ModelName):
         return name
     kind, source = _kind_and_source(name)
+    if base_url and served and (kind == "path" or (kind == "transformers" and name not in PACKAGED and source == name)):
+        kind = "endpoint"
     folder = packaged_folder(source) if source in PACKAGED else Path(source)
-    has_folder = kind not in (POCKET, "vllm-server") and folder.is_dir()
+    has_folder = kind not in (POCKET, "vllm-server") and folder.is_dir() and not (base_url and kind == "endpoint")
     endpoint = read_endpoint(base_url) if kind in ("endpoint", "path", "vllm-server") else None
     return ModelName(name, kind, source, folder if has_folder else None, endpoint)
 

@@ -1,4 +1,5 @@
-"""Resolve the address and the key of a chat model: from the argument, the environment or the default.
+"""Resolve the address and the key of a chat model: from the argument, the environment, the user's file of endpoints or
+the default.
 
 A base URL may contain `user:password@`. It is sent as HTTP basic authentication instead of a key, and is never written
 or printed. Not here: sending requests (`models/client.py`).
@@ -9,12 +10,20 @@ from __future__ import annotations
 import base64
 import os
 import re
-from dataclasses import dataclass, field
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
-from align_echo.errors import KEY_VARIABLES, UsageError, conceal
+from pydantic import Field, TypeAdapter, ValidationError
+
+from align_echo.base.plain_yaml import first_wrong
+from align_echo.errors import KEY_VARIABLES, UsageError, conceal, first_line
 from align_echo.models.local import POCKET
-from align_echo.types import ChatModel
+from align_echo.models.prices import Price
+from align_echo.types import ChatModel, Frozen
 
 SCRIPTED_MODELS = ("novice", "novice-careful", "novice-stubborn")
 """Names of the scripted novices, usable wherever an agent's model is named."""
@@ -36,19 +45,43 @@ TIMEOUT = 600.0
 """Default deadline in seconds of one request and its full answer."""
 
 
+class NamedEndpoint(Frozen):
+    """An endpoint in the user's file: its URL, the environment variable with its key, and what it can bear.
+
+    `concurrency` is the maximum number of requests at once, `timeout` the seconds for one request and its answer.
+    `prices` are by model, in US dollars per million tokens.
+    """
+
+    url: str
+    key: str | None = None
+    concurrency: Annotated[int, Field(ge=1)] | None = None
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    prices: dict[str, Price] = Field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """Where chat models are asked: a base URL, and the `user:password` that it was given with ("" for none)."""
+    """Where chat models are asked: a base URL, the `user:password` that it was given with ("" for none), and its entry
+    in the user's file (`settings`) if it was named.
+    """
 
     url: str
     account: str = field(default="", repr=False)
+    settings: NamedEndpoint | None = None
 
     def authorization(self, api_key: str | None) -> str | None:
         """Return the `Authorization` header: user and password, else the key; None without either.
 
-        Raises as `resolve_key`.
+        The key of a named endpoint comes from its own variable alone. Raises as `resolve_key`, and `UsageError` if that
+        variable is not set.
         """
-        key = resolve_key(api_key)
+        if self.settings is not None and self.settings.key and not api_key:
+            key: str | None = os.environ.get(self.settings.key, "").strip()
+            if not key:
+                raise UsageError(f"the key of {self.url} is read from ${self.settings.key}, which is not set")
+            key = _checked(key, f"the key in ${self.settings.key}")
+        else:
+            key = resolve_key(api_key)
         if not self.account:
             return f"Bearer {key}" if key else None
         user, _, password = self.account.partition(":")
@@ -61,16 +94,20 @@ class Endpoint:
 def read_endpoint(base_url: str | Endpoint | None) -> Endpoint:
     """Read a base URL: the argument, else `$OPENAI_BASE_URL`, else OpenAI's. An `Endpoint` is returned unchanged.
 
-    No other code reads the variable. Raises `UsageError` for an invalid URL, without repeating a password.
+    A name of the user's file (`named_endpoints`) stands for its URL. No other code reads the variable. Raises
+    `UsageError` for an invalid URL or file, without repeating a password.
     """
     if isinstance(base_url, Endpoint):
         return base_url
+    if base_url and _NAME.fullmatch(base_url) and (settings := named_endpoints().get(base_url)):
+        return replace(read_endpoint(settings.url), settings=settings)
     variable = "" if base_url else os.environ.get(URL_VARIABLE, "")
     address = (base_url or variable or DEFAULT_BASE_URL).strip().rstrip("/")
     named = f"the base URL in ${URL_VARIABLE}" if variable else "the base URL"
     quoted_url = named if "@" in address else f"{named} {address!r}"
     if not address.startswith(("http://", "https://")):
-        raise UsageError(f"{quoted_url} must start with http:// or https://, such as http://localhost:8000/v1")
+        known = f", or be one of {', '.join(named_endpoints())}" if named_endpoints() else ""
+        raise UsageError(f"{quoted_url} must start with http:// or https://, such as http://localhost:8000/v1{known}")
     try:
         parts = urlsplit(address)
         valid = bool(parts.hostname) and parts.port != 0 and address.isprintable() and " " not in address
@@ -83,6 +120,37 @@ def read_endpoint(base_url: str | Endpoint | None) -> Endpoint:
         raise UsageError("a base URL ends before any ? or #: give a key as ALIGN_ECHO_API_KEY")
     account, _, host = parts.netloc.rpartition("@")
     return Endpoint(parts._replace(netloc=host).geturl(), account)
+
+
+FILE_VARIABLE = "ALIGN_ECHO_ENDPOINTS"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def endpoints_file() -> Path:
+    """Return the user's file of endpoints: `$ALIGN_ECHO_ENDPOINTS`, else `align-echo/endpoints.toml` in the user's
+    configuration folder. No file of a project is read unless the variable names it: an entry decides where keys go.
+    """
+    base = os.environ.get("XDG_CONFIG_HOME")
+    default = (Path(base) if base else Path.home() / ".config") / "align-echo" / "endpoints.toml"
+    return Path(os.environ.get(FILE_VARIABLE) or default)
+
+
+def named_endpoints() -> Mapping[str, NamedEndpoint]:
+    """Read the endpoints of the user's file by name; none without a file.
+
+    Each is a table `[NAME]` with the fields of `NamedEndpoint`. Raises `UsageError` for an unreadable file.
+    """
+    path = endpoints_file()
+    if not path.is_file() and not os.environ.get(FILE_VARIABLE):
+        return {}
+    try:
+        return _ENDPOINTS.validate_python(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        why = first_wrong(error) if isinstance(error, ValidationError) else first_line(error)
+        raise UsageError(f"the file of endpoints {path} is not readable: {why}") from None
+
+
+_ENDPOINTS = TypeAdapter(dict[str, NamedEndpoint])
 
 
 def resolve_key(api_key: str | None) -> str | None:

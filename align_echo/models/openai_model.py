@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import openai
 
@@ -34,7 +35,6 @@ from align_echo.models.answers import (
     read_status_error,
     stated_wait,
 )
-from align_echo.models.cache import Price, find_price
 from align_echo.models.client import EndpointClient, PassingFault, RetryPolicy, ask, ask_all, judged, timed
 from align_echo.models.drawing import (
     MAX_TOKENS,
@@ -44,7 +44,15 @@ from align_echo.models.drawing import (
     still_thinks,
     word_choice,
 )
-from align_echo.models.endpoint import DEFAULT_BASE_URL, WITHOUT_ENDPOINT, Endpoint, read_endpoint, resolve_timeout
+from align_echo.models.endpoint import (
+    DEFAULT_BASE_URL,
+    WITHOUT_ENDPOINT,
+    Endpoint,
+    NamedEndpoint,
+    read_endpoint,
+    resolve_timeout,
+)
+from align_echo.models.prices import Price, find_price
 from align_echo.models.wordings import RequestForm, adapt, free_tokens
 from align_echo.types import Completion, Message, Usage, WordChoice
 
@@ -98,6 +106,9 @@ LONGEST_NAME = 100
 PATIENCE = 2
 """Limit on the total wait of all attempts at one reply, in deadlines: unanswered requests may be billed."""
 
+CONCURRENCY = 8
+"""Default limit of requests to a model at once."""
+
 MOST_ADAPTATIONS = 8
 """Limit on the changes of one request's form."""
 
@@ -105,10 +116,11 @@ MOST_ADAPTATIONS = 8
 class OpenAICompatibleModel:
     """A chat model at `base_url`.
 
-    The key comes from `ALIGN_ECHO_API_KEY` or `OPENAI_API_KEY`. Endpoints other than OpenAI's work without one, or
-    with `user:password@` in their URL. `timeout` is the deadline of one request and its full answer in seconds
-    (default: `ALIGN_ECHO_TIMEOUT`, else 600). `wait` replaces the pauses between attempts in tests. Construction
-    raises `UsageError` if OpenAI's host has no key, and for an unusable key or URL.
+    The key comes from `ALIGN_ECHO_API_KEY` or `OPENAI_API_KEY`, or from the variable of a named endpoint. Endpoints
+    other than OpenAI's work without one, or with `user:password@` in their URL. At most `max_concurrency` requests run
+    at once (default: the named endpoint's, else 8). `timeout` is the deadline of one request and its full answer in
+    seconds (default: the named endpoint's, else `ALIGN_ECHO_TIMEOUT`, else 600). `wait` replaces the pauses between
+    attempts in tests. Construction raises `UsageError` if OpenAI's host has no key, and for an unusable key or URL.
     """
 
     def __init__(
@@ -117,7 +129,7 @@ class OpenAICompatibleModel:
         *,
         base_url: str | Endpoint | None = None,
         api_key: str | None = None,
-        max_concurrency: int = 8,
+        max_concurrency: int | None = None,
         timeout: float | None = None,
         retry: RetryPolicy | None = None,
         prices: Mapping[str, Price] | None = None,
@@ -134,16 +146,18 @@ class OpenAICompatibleModel:
             )
         self._retry = retry or RetryPolicy()
         self._wait = wait
-        self._most = max_concurrency
-        self._slots = threading.BoundedSemaphore(max_concurrency)
-        self._price = find_price(model, prices)
+        settings = endpoint.settings or NamedEndpoint(url=endpoint.url)
+        self._most = max_concurrency or settings.concurrency or CONCURRENCY
+        self._slots = threading.BoundedSemaphore(self._most)
+        self._price = find_price(model, {**settings.prices, **(prices or {})})
         self._form = RequestForm()
         self._said: set[str] = set()
         self._takes_n = True
         self._lists_tokens = True
         self._thinks = False
         self._watch = ForgettingWatch()
-        self._client = EndpointClient(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
+        deadline = resolve_timeout(timeout or settings.timeout)
+        self._client = EndpointClient(self._base_url, authorization=authorization, timeout=deadline)
 
     @property
     def name(self) -> str:
@@ -329,14 +343,17 @@ class OpenAICompatibleModel:
             )
 
     def _nearest(self) -> str:
-        """Suggest the most similar name among the endpoint's models and the package's models; "" if there is none."""
+        """Suggest the most similar name among the endpoint's models and the package's models; "" if there is none.
+
+        For a folder of this machine the suggestion is to run it here.
+        """
+        if Path(self._model).is_dir():
+            return f"to run the folder on this machine: transformers:{self._model}, without --base-url"
         try:
-            listed = json.loads(self._client.get(f"{self._base_url}/models", within=NAMES_WITHIN))["data"]
-            names = [str(model["id"]) for model in listed[:NAMES_READ]]
+            names = _listed_models(self._client, self._base_url)
         except (openai.APIStatusError, ModelError, PassingFault, ValueError, TypeError, LookupError):
             names = []
-        readable = [name for name in names if name.isprintable() and len(name) <= LONGEST_NAME]
-        return did_you_mean(self._model, [name for name in (*readable, *WITHOUT_ENDPOINT) if name != self._model])
+        return did_you_mean(self._model, [name for name in (*names, *WITHOUT_ENDPOINT) if name != self._model])
 
     def _replies(self, body: ChatReply, most: int, max_tokens: int) -> list[Completion | ModelError]:
         """Extract up to `most` replies of an answer, splitting its usage; an error in place of a withheld reply."""
@@ -365,6 +382,33 @@ class OpenAICompatibleModel:
         if self._price is not None and prompt is not None and completion is not None:
             cost = self._price.cost(prompt, completion)
         return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost)
+
+
+def list_models(base_url: str | None = None, api_key: str | None = None) -> list[str]:
+    """Return the names of the models that an endpoint offers, in its order. `base_url` and `api_key` as in
+    `OpenAICompatibleModel`.
+
+    Raises `UsageError` for an address that is no endpoint or refuses the key.
+    """
+    endpoint = read_endpoint(base_url)
+    client = EndpointClient(endpoint.url, authorization=endpoint.authorization(api_key), timeout=NAMES_WITHIN)
+    try:
+        return _listed_models(client, endpoint.url)
+    except openai.APIStatusError as error:
+        raise UsageError(str(judged_error(error, endpoint.url))) from None
+    except (ModelError, PassingFault) as error:
+        raise UsageError(f"{endpoint.url} does not list its models: {error}") from None
+    except (ValueError, TypeError, LookupError):
+        raise UsageError(f"{endpoint.url} does not list its models: its answer to GET /models is no list") from None
+    finally:
+        client.close()
+
+
+def _listed_models(client: EndpointClient, base_url: str) -> list[str]:
+    listed = json.loads(client.get(f"{base_url}/models", within=NAMES_WITHIN))
+    models = listed if isinstance(listed, list) else listed["data"]  # Together answers with the list itself
+    names = [str(model["id"]) for model in models[:NAMES_READ]]
+    return [name for name in names if name.isprintable() and len(name) <= LONGEST_NAME]
 
 
 def _refuses_fields(error: ModelError) -> bool:

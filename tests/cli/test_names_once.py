@@ -63,6 +63,24 @@ def test_a_base_url_is_resolved_before_anything_is_played_and_not_again(endpoint
     assert record["base_url"] == record["agent_details"]["base_url.agent"] == endpoints[0].url
 
 
+def test_a_path_is_a_model_of_the_endpoint_unless_another_is_asked_there(monkeypatch, tmp_path):
+    folder = tmp_path / "served"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    judged = {"best_of": 2, "temperature": 1.0}
+
+    def places(**options):
+        plan = plan_evaluation(config_of(base_url=NOWHERE, **options))
+        return [(name.source, name.base_url) for name in plan.models]
+
+    assert places(model=str(folder)) == [(str(folder), NOWHERE)]
+    assert places(model="/models/nowhere/here") == [("/models/nowhere/here", NOWHERE)]
+    assert places(model=str(folder), judge="m", **judged) == [(str(folder), None), ("m", NOWHERE)]
+    assert places(model="m", judge=str(folder), **judged) == [("m", NOWHERE), (str(folder), None)]
+    with pytest.raises(UsageError, match="runs in this process and is asked at no endpoint"):
+        places(model=f"transformers:{folder}")
+
+
 def test_only_models_at_an_endpoint_take_the_base_url(monkeypatch):
     monkeypatch.setattr("align_echo.agents.players.what_pocket_lacks", lambda: "")
     critic = {"refine_rounds": 1, "critic": "m", "temperature": 1.0}

@@ -9,9 +9,9 @@ import pytest
 
 from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError
 from align_echo.models import load_model
-from align_echo.models.cache import Price
 from align_echo.models.client import RetryPolicy
 from align_echo.models.openai_model import OpenAICompatibleModel
+from align_echo.models.prices import Price
 from align_echo.types import Completion, Message
 from tests.align.endpoint import Answer, Drop, Endpoint, Raw, Reply, Status, serve
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError
-from align_echo.models.cache import Price
 from align_echo.models.client import RetryPolicy
 from align_echo.models.drawing import MAX_TOKENS, THINKING_TOKENS, choose, draw, draw_each
 from align_echo.models.openai_model import OpenAICompatibleModel
+from align_echo.models.prices import Price
 from align_echo.types import Completion, Message, Usage, WordChoice
 from tests.align.endpoint import Answer, Endpoint, Raw, Reply, Script, Status, serve
 
