@@ -100,11 +100,13 @@ def fields(model: type[BaseModel], before: str = "") -> dict[str, set[Any]]:
 
 
 def options(verb: str) -> dict[str, set[Any]]:
-    """Every option and argument of a verb of the command line, with the values that it lets choose from."""
+    """Every option and argument of a verb of the command line, with the values that it lets choose from; without
+    --memory, which is one for all verbs (`tests/cli/test_memory.py`).
+    """
     group: Any = get_command(app)
     for word in verb.split():
         group = group.commands[word]
-    return {taken.name: choices(taken.type_descriptor.annotation) for taken in group.params}
+    return {taken.name: choices(taken.type_descriptor.annotation) for taken in group.params if taken.name != "memory"}
 
 
 def choices(annotation: Any) -> set[Any]:

@@ -1,7 +1,7 @@
 """Report what a command is doing: to a terminal, a log, or nobody.
 
-`rollout/display.py` shows it. Notices of lower layers about waits (`network.LOGGER`) are printed from here too. Not
-here: results, returned by the command, and files.
+`rollout/display.py` shows it. Notices of lower layers about waits and memory (`network.LOGGER`) are printed from here
+too. Not here: results, returned by the command, and files.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ class _Notices(logging.Handler):
 @contextmanager
 def printed_notices() -> Iterator[None]:
     """Print the library's notices during the block, regardless of the logging setup."""
-    handler, passed_on = _Notices(), LOGGER.propagate
+    handler, passed_on, level = _Notices(), LOGGER.propagate, LOGGER.level
     LOGGER.addHandler(handler)
     LOGGER.propagate = False
+    LOGGER.setLevel(logging.INFO)
     try:
         yield
     finally:
         LOGGER.propagate = passed_on
+        LOGGER.setLevel(level)
         LOGGER.removeHandler(handler)

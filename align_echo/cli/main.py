@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast, get_args
 import typer
 from pydantic import ValidationError
 from typer.core import TyperArgument, TyperCommand, TyperGroup
-from typer.main import get_group
+from typer.main import get_command, get_group
 
 from align_echo.base import halting
 from align_echo.base.plain_yaml import first_wrong
@@ -20,6 +20,7 @@ from align_echo.base.progress import printed_notices
 from align_echo.cli.output import redacted_output
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
+from align_echo.models.local.memory import POOL, parse_size
 from align_echo.registry import LazyMapping
 from align_echo.version import __version__
 
@@ -46,11 +47,32 @@ def _value_type(parameter: Any) -> Any:
     return next((kind for kind in (annotation, *get_args(annotation)) if kind in PLACEHOLDERS), None)
 
 
+def _memory(
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            help="Memory for local models and their conversations, as 6GiB; default: half of what is free.",
+            callback=lambda size: POOL.set_limit(parse_size(size) if size else 0),
+            expose_value=False,
+        ),
+    ] = None,
+) -> None: ...
+
+
+LOADING = {"model", "judge", "critic_model"}
+"""Names of options for models. A verb with one of them, and `study`, takes --memory too."""
+
+
 class _Verb(TyperCommand):
     """A verb with plain placeholders in its help. It refuses an empty text: as a path it means the current folder."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
+        if self.name == "study" or LOADING & {str(parameter.name) for parameter in self.params}:
+            own = typer.Typer()
+            own.command()(_memory)
+            self.params += [parameter for parameter in get_command(own).params if parameter.name == "memory"]
         for parameter in self.params:
             is_argument = isinstance(parameter, TyperArgument)
             placeholder = str(parameter.name).upper() if is_argument else PLACEHOLDERS.get(_value_type(parameter))

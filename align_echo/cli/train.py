@@ -72,7 +72,7 @@ def train(
 
     run = TrainingRun(chosen, folder, resume=resume)
     if dry_run:
-        print("\n".join([*printed_lines.announced(run), *printed_lines.describe_memory(run.cost)]))
+        print("\n".join([*printed_lines.announced(run), *printed_lines.describe_memory(run)]))
         return
     for line in printed_lines.announced(run):
         note(line)

@@ -14,7 +14,9 @@ from typing import Any, cast
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from align_echo.models.local.loading import read_checked_files
+from align_echo.errors import UsageError
+from align_echo.models.local.loading import read_checked_files, source_memory
+from align_echo.models.local.memory import MemoryPool, ModelMemory, learning_activations, size_text
 from align_echo.rollout.faults import BROKE
 from align_echo.train.backbone import ROLES
 from align_echo.train.config import TrainConfig
@@ -260,9 +262,9 @@ class RunCost:
 
     `episodes` are the policy's, `lessons` the expert's, `most_turns` the turns of both. `replies` are the policy's
     (with best-of-N, the candidates), `verdicts` the critic's on candidates, `critiques` all other texts of the critic.
-    `rows` are by role. For the whole run: `batches` batches, `evaluations` of `held_out` episodes each, `parameters`
-    of all models, `memory` in bytes by use, and `disk` in bytes: three checkpoints (one half-written) and the final
-    models.
+    `rows` are by role. For the whole run: `batches` batches, `evaluations` of `held_out` episodes each, `parameters` of
+    all models, `memory` in bytes by use without conversations, `engines` that play in this process, and `disk` in
+    bytes: three checkpoints (one half-written) and the final models.
     """
 
     episodes: int
@@ -277,7 +279,30 @@ class RunCost:
     held_out: int
     parameters: int
     memory: dict[str, int]
+    engines: list[ModelMemory]
     disk: int
+
+    @property
+    def learning(self) -> int:
+        """Bytes of memory without engines."""
+        return sum(self.memory.values()) - sum(engine.fixed for engine in self.engines)
+
+    def check_memory(self, pool: MemoryPool, device: str) -> int:
+        """Return the number of tokens of all conversations at once that fit in a pool; 0 if none are played here.
+
+        Raises `UsageError` if the run does not fit.
+        """
+        needed, limit = sum(self.memory.values()), pool.limit(device)
+        least = sum(engine.least - engine.fixed for engine in self.engines)
+        if needed + least > limit:
+            uses = ", ".join(f"{name} {size_text(size)}" for name, size in self.memory.items() if size)
+            raise UsageError(
+                f"this run does not fit in {size_text(limit)} of memory: it needs "
+                f"{size_text(needed + least)} ({uses}); "
+                "give it more with --memory, set gradient_checkpointing, lower step.tokens_per_batch, or name a "
+                "smaller model"
+            )
+        return (limit - needed) // sum(engine.token for engine in self.engines) if self.engines else 0
 
 
 def estimate(config: TrainConfig, sources: Mapping[Role, str]) -> RunCost:
@@ -289,7 +314,12 @@ def estimate(config: TrainConfig, sources: Mapping[Role, str]) -> RunCost:
     played = config.implementation.bounds(collecting)
     replies = played.episodes * turns * collecting.best_of
     rows = {"policy": played.rows, "critic": played.critiques}
-    sizes = {role: count_parameters(sources[role]) for role in (ROLES if config.weights == "models" else ROLES[:1])}
+    roles = ROLES if config.weights == "models" else ROLES[:1]
+    sizes = {role: count_parameters(sources[role]) for role in roles}
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    playing = () if config.collecting.servers else roles
+    dtype = config.collecting.dtype
+    engines = [source_memory(sources[role], dtype, device=device) for role in playing]
     return RunCost(
         episodes=played.episodes,
         lessons=played.lessons,
@@ -302,7 +332,8 @@ def estimate(config: TrainConfig, sources: Mapping[Role, str]) -> RunCost:
         evaluations=_evaluations(config),
         held_out=config.evaluating.tasks if config.evaluating.every else 0,
         parameters=sum(sizes.values()),
-        memory=_memory(config, sizes),
+        memory=_memory(config, sizes, read_text_config(sources["policy"]), engines),
+        engines=engines,
         disk=_disk(config, sizes),
     )
 
@@ -311,6 +342,12 @@ def _evaluations(config: TrainConfig) -> int:
     """Count the evaluations: before training, during it, at the last step, and of the saved weights."""
     every = config.evaluating.every
     return 2 + math.ceil(config.steps / every) if every else 0
+
+
+def read_text_config(source: str) -> Any:
+    """Read the text configuration of a model."""
+    config = read_checked_files(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
+    return config.get_text_config()
 
 
 def count_parameters(source: str) -> int:
@@ -322,11 +359,14 @@ def count_parameters(source: str) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
-    """Add up weights, gradients and AdamW's two moments, in bytes by use. Adapters are too small to count.
+def _memory(
+    config: TrainConfig, sizes: Mapping[Role, int], text: Any, engines: Sequence[ModelMemory]
+) -> dict[str, int]:
+    """Add up weights, gradients, AdamW's two moments and activations, in bytes by use. Adapters are too small to count.
 
-    `sizes` are the parameters of each model, by its (first) role.
+    `sizes` are the parameters of each model, by its (first) role; `text` is the policy's text configuration.
     """
+    checkpointing = config.gradient_checkpointing
     learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
     trained = 0 if config.weights == "adapters" else sum(learn)
     parameters = sum(sizes.values())
@@ -335,7 +375,11 @@ def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
         "weights that learn or are frozen": parameters * BYTES,
         "gradients and optimizer": 3 * trained * BYTES,
         "references": (trained if config.step.objective.beta > 0 else 0) * BYTES,
-        "engines": 0 if config.collecting.servers else parameters * BYTES,
+        "activations of learning": learning_activations(
+            text, config.step.tokens_per_batch, checkpointing=checkpointing
+        ),
+        "engines": sum(engine.weights for engine in engines),
+        "activations of engines": sum(engine.activations for engine in engines),
         **ahead,
     }
 

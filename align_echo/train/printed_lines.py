@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from align_echo.intervals import Estimate
+from align_echo.models.local.memory import size_text
 from align_echo.registry import quantity
 from align_echo.train import processes
 from align_echo.train.config import TrainConfig
@@ -46,6 +47,7 @@ def announced(run: TrainingRun) -> list[str]:
         f"training by {config.method}: {model}, {where}, interface {run.on_record['interface']}",
         f"{_learners(config)}; {cost.parameters:,} parameters in all",
         _rules(config),
+        *_memory(run),
         *([f"{processes.count()} processes, which share playing and learning"] if processes.count() > 1 else []),
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
         *(["no step was finished before: it begins with the first"] if run.begins_anew else []),
@@ -57,11 +59,14 @@ def announced(run: TrainingRun) -> list[str]:
     ]
 
 
-def describe_memory(cost: RunCost) -> list[str]:
+def describe_memory(run: TrainingRun) -> list[str]:
     """Describe the run's memory by use."""
-    head = f"memory for {cost.parameters:,} parameters, without activations and caches:"
+    cost = run.cost
+    head = f"memory for {cost.parameters:,} parameters, of {size_text(run.memory_limit)}:"
+    items = [f"  {size / 2**20:10,.0f} MiB  {item}" for item, size in cost.memory.items()]
+    items += [f"  {engine.describe_conversations(run.room)}" for engine in cost.engines[:1]]
     disk = f"disk for checkpoints and models: {cost.disk / 2**20:,.0f} MiB at most"
-    return [head, *(f"  {size / 2**20:10,.0f} MiB  {item}" for item, size in cost.memory.items()), disk]
+    return [head, *items, disk]
 
 
 def step_line(step: int, steps: int, signals: Signals) -> str:
@@ -100,6 +105,13 @@ def _rules(config: TrainConfig) -> str:
     if method.refines and "critic" in method.roles and "critic" in config.trained:
         words.append(f"reward of a critique: {config.collecting.critic_reward}")
     return "; ".join(words)
+
+
+def _memory(run: TrainingRun) -> list[str]:
+    """Describe the run's memory in one line."""
+    cost, each = run.cost, [(name, size) for name, size in run.cost.memory.items() if size]
+    line = f"memory: {size_text(run.memory_limit)}; " + ", ".join(f"{name} {size_text(size)}" for name, size in each)
+    return ["; ".join([line, *(engine.describe_conversations(run.room) for engine in cost.engines[:1])])]
 
 
 def _playing(config: TrainConfig) -> list[str]:

@@ -39,6 +39,7 @@ from align_echo.critic.language import FORMS
 from align_echo.errors import EngineError, UsageError
 from align_echo.intervals import mean_score, scored, success_rate
 from align_echo.models.local.loading import content_hash
+from align_echo.models.local.memory import POOL
 from align_echo.prompts import prompt_hash
 from align_echo.rollout.faults import ERRORS, fault_text
 from align_echo.rollout.refusals import PlayJudge, play_judge
@@ -259,6 +260,9 @@ class TrainingRun:
         self._resume = processes.call_on_first(lambda: self._run_dir(resume).find_checkpoint())
         if not resume:
             processes.call_on_first(lambda: check_room(self.folder, self.cost.disk))
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.memory_limit = POOL.limit(self._device)
+        self.room = self.cost.check_memory(POOL, self._device)
         self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
         self._say: Callable[[str], None] = _ignore_line
@@ -350,7 +354,8 @@ class TrainingRun:
         if self.is_finished:
             return self.folder / "summary.json"
         self._say = say
-        with computing_with(self.config.threads), processes.others_reached():
+        held = POOL.reserve(self.cost.learning, self._device)
+        with computing_with(self.config.threads), processes.others_reached(), held:
             return self._train(watch, evaluated)
 
     def _train(self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None]) -> Path:

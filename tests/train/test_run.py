@@ -359,7 +359,7 @@ def test_the_names_of_model_and_interface_are_looked_up_once_in_a_run(model, tmp
     monkeypatch.setattr("align_echo.train.role_models.read_name", read_model)
     config = config_of("grpo", model, steps=1, save_every=1, evaluating={"every": 1, "tasks": 1})
     run = TrainingRun(config, tmp_path / "run")
-    assert describe_memory(run.cost)[1:], announced(run)
+    assert describe_memory(run)[1:], announced(run)
     run.train(lambda step, signals: None)
     assert sorted(looked_up) == ["interface none", f"model {model}"]
 

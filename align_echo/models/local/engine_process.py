@@ -46,11 +46,14 @@ SERVING = "align_echo.models.local.model_process"
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Arguments of `loading.run_transformers` in the other process, and its number of torch threads."""
+    """Arguments of `loading.run_transformers` in the other process, its number of torch threads, and its limit of
+    memory in bytes (0: `MemoryPool`'s default).
+    """
 
     source: str
     name: str
     threads: int = 1
+    memory: int = 0
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from torch import nn
 from torch.nn.functional import embedding, linear, silu
 
 from align_echo.base.files import open_file
+from align_echo.base.network import LOGGER
 from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import MissingDataError, UsageError, first_line
 from align_echo.models.endpoint import Endpoint, read_endpoint
@@ -31,9 +32,16 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import run_bounded
 from align_echo.models.local.engine_process import EngineGroup, EngineSettings, ProcessEngine
-from align_echo.models.local.model_files import check_file_sizes, check_model_files
+from align_echo.models.local.memory import LEAST_ROOM, POOL, ModelMemory, model_memory
+from align_echo.models.local.model_files import (
+    adapter_base,
+    check_file_sizes,
+    check_model_files,
+    claimed_numbers,
+    header,
+)
 from align_echo.models.local.slot_attention import FixedStep, PackedStep, slot_attention
-from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
+from align_echo.models.local.transformers_engine import SLOTS, STEP_TOKENS, TransformersEngine, engine_memory
 from align_echo.models.local.weights import read_strange_model, without_bars
 
 if TYPE_CHECKING:
@@ -109,6 +117,8 @@ def run_transformers(
 
     def start() -> LocalModel:
         without_bars()
+        need = read_checked_files(source, lambda: source_memory(source, kind, device=device, context=context))
+        LOGGER.info("%s", POOL.describe(name, need, device=device))
         model = read_checked_files(source, lambda: read_strange_model(AutoModelForCausalLM, source, kind))
         encoder = load_encoder(source)
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)
@@ -116,6 +126,34 @@ def run_transformers(
         return LocalModel(engine, encoder, weights=weights or commit)
 
     return _shared((name, source, weights, device, kind, slots, context), start)
+
+
+def source_memory(source: str, kind: str, *, device: str = "cpu", context: int = 0) -> ModelMemory:
+    """Estimate the memory of an engine for the model of a folder or hub name, without loading it.
+
+    `kind` is one of `DTYPES`, or "auto" for the files' dtype. Raises `UsageError`, and any error of reading.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    base = adapter_base(Path(source)) or source
+    if base != source and Path(base).is_dir():
+        check_model_files(Path(base))
+    config = AutoConfig.from_pretrained(base, trust_remote_code=False)
+    text = config.get_text_config()
+    if Path(base).is_dir():
+        parameters = claimed_numbers(AutoModelForCausalLM, config, header(Path(base)))
+    else:
+        with torch.device("meta"):
+            model: nn.Module = cast("Any", AutoModelForCausalLM).from_config(config, trust_remote_code=False)
+        parameters = sum(each.numel() for each in model.parameters())
+    longest = context or int(getattr(text, "max_position_embeddings", 0) or 0) or LEAST_ROOM
+    return model_memory(
+        text,
+        parameters,
+        weight_bytes=(getattr(torch, kind) if kind in DTYPES else config.dtype or torch.float32).itemsize,
+        context=longest,
+        step_tokens=STEP_TOKENS["cuda" if device.startswith("cuda") else "cpu"],
+    )
 
 
 def run_pocket() -> LocalModel:
@@ -138,6 +176,7 @@ def run_pocket() -> LocalModel:
         tokenizer = cast("PreTrainedTokenizerBase", read_checked_files(str(folder), lambda: PocketTokenizer(folder)))
         encoder = ChatEncoder(tokenizer, stop_ids=[settings["eos_token_id"]])
         computed = cast("PreTrainedModel", model)  # it has all that an engine needs
+        LOGGER.info("%s", POOL.describe(POCKET, engine_memory(computed)))
         engine = TransformersEngine(computed, name=POCKET, decode=encoder.text, stock=model.stock)
         return LocalModel(engine, encoder, weights=weights)
 
@@ -152,8 +191,12 @@ def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
     def start() -> LocalModel:
+        need = read_checked_files(source, lambda: source_memory(source, "float32"))
+        LOGGER.info("%s", POOL.describe(name, need, copies=processes))
+        POOL.join(processes * need.fixed)
+        settings = EngineSettings(source, name, memory=POOL.limit() // processes)
         encoder = load_encoder(source)
-        engines = {f"process {n}": ProcessEngine(EngineSettings(source, name)) for n in range(1, processes + 1)}
+        engines = {f"process {n}": ProcessEngine(settings) for n in range(1, processes + 1)}
         try:
             fleet = EngineGroup(list(engines), lambda address: engines[address].wait_until_ready())
         except BaseException:

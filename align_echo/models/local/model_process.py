@@ -22,6 +22,7 @@ from align_echo.models.local import POCKET
 from align_echo.models.local.engine import TokenReply
 from align_echo.models.local.engine_process import CancelledRequest, EngineSettings, ModelAnswer, ModelReady, NewWeights
 from align_echo.models.local.loading import run_pocket, run_transformers
+from align_echo.models.local.memory import POOL
 
 
 def serve() -> None:
@@ -45,6 +46,7 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
     settings: EngineSettings = pickle.load(heard)
     try:
         torch.set_num_threads(settings.threads)
+        POOL.set_limit(settings.memory)
         is_pocket = settings.name == POCKET
         model = run_pocket() if is_pocket else run_transformers(settings.source, name=settings.name)
         engine: Any = model.engine

@@ -7,7 +7,10 @@ supported: attention sinks, soft caps, position biases and recurrent layers (`ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import mmap
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +18,7 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from align_echo.errors import UsageError
+from align_echo.errors import ModelError, UsageError
 from align_echo.models.local.weights import without_plans
 
 if TYPE_CHECKING:
@@ -26,29 +29,99 @@ if TYPE_CHECKING:
 WORTH_COPYING = 8
 """Minimum shared tokens to copy from another slot; fewer are recomputed."""
 
+BLOCK = 64
+"""Tokens by which the memory of a row is counted."""
+
 _GROWTH = 256
 _FREE = -1
 
 
 class SlotCache:
-    """Cache of `slots` rows with at most `context` tokens, S and C below. Memory grows with the longest row in use.
+    """Cache of `slots` rows with at most `context` tokens, S and C below.
 
-    A layer's buffers are made when its first keys arrive, so layers may differ. They have one spare column that never
+    A layer's buffers are made when its first keys arrive, so layers may differ. They have a spare column that never
     holds a token: steps of fixed shape write unused values there.
+
+    In a CPU's memory rows are as long as the context from the start, and the operating system provides a page when it
+    is first written: only what was written takes memory. `room` is the maximum number of tokens of all rows together;
+    the least recently used idle rows are freed to stay within. On other devices, or unless `paged`, memory grows with
+    the longest row in use, for as many slots as fit.
     """
 
-    def __init__(self, slots: int, context: int) -> None:
-        self.slots = slots
+    def __init__(self, slots: int, context: int, *, paged: bool = False, room: int | None = None) -> None:
+        self.slots = self._most_slots = slots
         self.context = context
+        self.room = slots * context if room is None else room
         self.lengths = np.zeros(slots, dtype=np.int64)
         self._tokens = np.full((slots, 0), _FREE, dtype=np.int32)  # [S, longest row so far] token ids
         self._adapters = [""] * slots
         self._used_at = np.zeros(slots, dtype=np.int64)
+        self._written = np.zeros(slots, dtype=np.int64)  # columns of each row that take memory, if paged
         self._common = np.zeros((slots, slots), dtype=np.int64)
         self._clock = 0
-        self.columns = 0
+        self._paged = paged
+        self.columns = context if paged else 0
         self.buffers_made = 0  # number of times the buffers were replaced
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._pages: list[mmap.mmap] = []
+
+    # ------------------------------------------------------------ room
+
+    @property
+    def used(self) -> int:
+        """Number of tokens that memory is held for."""
+        return int(self._written.sum()) if self._paged else self.slots * self.columns
+
+    def fits(self, lengths: Sequence[int]) -> bool:
+        """Return True if rows that grow to these lengths fit at once."""
+        if self._paged:
+            return sum(map(_in_blocks, lengths)) <= self.room
+        return len(lengths) * _in_blocks(max(lengths)) <= self.room
+
+    def free(self, lengths: Mapping[int, int]) -> None:
+        """Free the least recently used idle rows until busy rows, by slot, can grow to these lengths."""
+        if not self._paged:
+            return
+        idle = [int(slot) for slot in np.argsort(self._used_at, kind="stable") if slot not in lengths]
+        busy = sum(max(_in_blocks(length), int(self._written[slot])) for slot, length in lengths.items())
+        held = sum(int(self._written[slot]) for slot in idle)
+        if busy + held <= self.room:
+            return
+        for slot, length in lengths.items():
+            self._release(slot, _in_blocks(length))
+        busy = sum(map(_in_blocks, lengths.values()))
+        for slot in idle:
+            if busy + held <= self.room:
+                break
+            held -= int(self._written[slot])
+            self._release(slot)
+
+    def narrows(self, columns: int) -> bool:
+        """Return True if rows of this length fit only in fewer slots, which `narrow` leaves. Never if paged."""
+        return not self._paged and self.slots > max(1, self.room // self._width(columns))
+
+    def narrow(self, columns: int) -> None:
+        """Drop everything, and leave only as many slots as fit with rows of this length."""
+        self.forget()
+        self.slots = max(1, min(self._most_slots, self.room // self._width(columns)))
+
+    def _width(self, columns: int) -> int:
+        return min(self.context, _in_blocks(max(columns, 1), _GROWTH))
+
+    def _release(self, slot: int, length: int = 0) -> None:
+        """Give back the memory of a row behind this length."""
+        if self._written[slot] <= length:
+            return
+        self._cut(slot, min(length, int(self.lengths[slot])))
+        np.minimum(self._common[slot], length, out=self._common[slot])
+        self._common[:, slot] = self._common[slot]
+        for pages, buffer in zip(self._pages, self._buffers(), strict=True):
+            row, head, token = (buffer.stride(index) * buffer.element_size() for index in range(3))
+            first = _in_blocks(length * token, mmap.PAGESIZE)
+            parts = range(slot * row, (slot + 1) * row, head if length else row)
+            for start in parts:
+                pages.madvise(mmap.MADV_DONTNEED, start + first, parts.step - first)
+        self._written[slot] = length
 
     # ------------------------------------------------------------ tokens
 
@@ -92,34 +165,36 @@ class SlotCache:
         """Record tokens [N] in these slots [N] and columns [N], each slot's in order."""
         missing = int(columns.max(initial=-1)) + 1 - self._tokens.shape[1]
         if missing > 0:
-            wider = -(-missing // _GROWTH) * _GROWTH
+            wider = _in_blocks(missing, _GROWTH)
             self._tokens = np.pad(self._tokens, ((0, 0), (0, wider)), constant_values=_FREE)
         self._tokens[slots, columns] = ids
         np.maximum.at(self.lengths, slots, columns + 1)
+        np.maximum.at(self._written, slots, columns + 1)
 
     def forget(self) -> None:
         """Drop all tokens and buffers (after new weights, or after a failed step)."""
         self.lengths[:] = 0
         self._tokens[:] = _FREE
         self._used_at[:] = 0
+        self._written[:] = 0
         self._common[:] = 0
-        self.columns = 0
+        self.columns = self.context if self._paged else 0
         self.buffers_made += 1
-        self._layers = {}
+        self._layers, self._pages = {}, []
 
     def wipe(self, slot: int) -> None:
         """Clear this slot, whose values are NaN and would spoil other rows."""
-        self._cut(slot, 0)
-        self._common[slot] = self._common[:, slot] = 0
         with torch.inference_mode():  # which the buffers were made in
             for buffer in self._buffers():
-                buffer[slot] = 0
+                buffer[slot, :, : int(self._written[slot])] = 0
+        self._cut(slot, 0)
+        self._common[slot] = self._common[:, slot] = 0
 
     def _shared(self, wanted: np.ndarray, adapter: str) -> np.ndarray:
         """Return each slot's common prefix length with `wanted` [T]: [S]; 0 for another adapter."""
         most = min(len(wanted), self._tokens.shape[1])
         if not most:
-            return np.zeros(self.slots, dtype=np.int64)
+            return np.zeros(len(self._tokens), dtype=np.int64)
         differs = self._tokens[:, :most] != wanted[:most]
         shared: np.ndarray = np.where(differs.any(axis=1), differs.argmax(axis=1), most)
         shared[[slot_adapter != adapter for slot_adapter in self._adapters]] = 0
@@ -135,15 +210,16 @@ class SlotCache:
         """Make room for rows of up to `columns` tokens."""
         if columns <= self.columns:
             return
-        wanted = max(columns, 2 * self.columns)
-        wide = min(self.context, -(-wanted // _GROWTH) * _GROWTH)
+        wide = self._width(max(columns, 2 * self.columns))
+        if self.slots * wide > self.room:
+            wide = self._width(columns)
         for layer, (keys, values) in self._layers.items():  # layer by layer: old and new buffers exist at once
             self._layers[layer] = (_wider(keys, wide + 1), _wider(values, wide + 1))
         self.columns = wide
         self.buffers_made += 1
 
     def layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a layer's buffers, [S, heads, C + 1, head size], for states [1, heads, N, head size]."""
+        """Return a layer's buffers, [S, heads, more than C, head size], for states [1, heads, N, head size]."""
         buffers = self._layers.get(layer)
         if buffers is None:
             buffers = self._layers[layer] = (self._empty(keys), self._empty(values))
@@ -151,7 +227,15 @@ class SlotCache:
 
     def _empty(self, states: torch.Tensor) -> torch.Tensor:
         # Zeros: masked columns get weight 0, and 0 times NaN is NaN.
-        return states.new_zeros(self.slots, states.shape[1], self.columns + 1, states.shape[3])
+        heads, size = states.shape[1], states.shape[3]
+        if not self._paged:
+            return states.new_zeros(self.slots, heads, self.columns + 1, size)
+        columns = _in_blocks(self.columns + 1, max(1, mmap.PAGESIZE // (size * states.element_size())))
+        while columns * size * states.element_size() % mmap.PAGESIZE:  # no page has parts of two rows
+            columns += 1
+        pages = _untouched(self.slots * heads * columns * size * states.element_size())
+        self._pages.append(pages)
+        return torch.frombuffer(pages, dtype=states.dtype).view(self.slots, heads, columns, size)
 
     def _buffers(self) -> Iterator[torch.Tensor]:
         return (buffer for layer in self._layers.values() for buffer in layer)
@@ -162,6 +246,25 @@ class SlotCache:
                 buffer[target, :, :length] = buffer[source, :, :length]
         self._tokens[target, :length] = self._tokens[source, :length]
         self.lengths[target] = max(length, self.lengths[target])  # `take` cuts the rest
+        self._written[target] = max(length, self._written[target])
+
+
+def _in_blocks(columns: int, block: int = BLOCK) -> int:
+    """Round up to whole blocks."""
+    return -(-columns // block) * block
+
+
+def _untouched(size: int) -> mmap.mmap:
+    """Reserve addresses. A page takes memory once it is written; huge pages would take more."""
+    lazily = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+    try:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | lazily)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"no {size:,} bytes of addresses can be reserved for conversations: {error}") from None
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return pages
 
 
 def _wider(buffer: torch.Tensor, columns: int) -> torch.Tensor:

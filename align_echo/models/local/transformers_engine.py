@@ -25,6 +25,7 @@ import torch
 from align_echo.base.halting import wait_for_result
 from align_echo.errors import ContextOverflowError, ModelError, UsageError, first_line
 from align_echo.models.local.engine import Forward, TokenReply, TokenRequest
+from align_echo.models.local.memory import POOL, ModelMemory, model_memory
 from align_echo.models.local.rows import (
     EngineRow,
     PendingRequest,
@@ -165,7 +166,31 @@ class _ModelChange:
     future: Future[None]
 
 
+@dataclass(frozen=True)
+class _Resize:
+    """Another number of tokens for all conversations together."""
+
+    room: int
+
+
 _Waiting = PendingRequest | EngineRow | _ModelChange
+
+
+def longest_row(row: EngineRow) -> int:
+    """Return the number of tokens that a row may grow to."""
+    return len(row.context) + max(pending.most for pending in row.requests)
+
+
+def engine_memory(model: PreTrainedModel, *, context: int = 0, step_tokens: int = 0) -> ModelMemory:
+    """Estimate the memory of an engine around a model; `context` is as in `TransformersEngine`."""
+    config = model.config.get_text_config()
+    return model_memory(
+        config,
+        sum(parameter.numel() for parameter in model.parameters()),
+        weight_bytes=model.dtype.itemsize,
+        context=context or config.max_position_embeddings,
+        step_tokens=step_tokens or STEP_TOKENS.get(model.device.type, STEP_TOKENS["cpu"]),
+    )
 
 
 class TransformersEngine:
@@ -174,8 +199,9 @@ class TransformersEngine:
     `decode` returns the text of token ids, for stop strings. `slots` is the number of conversations cached and drawn
     at once; `context` (0: the model's) their maximum length; `step_tokens` the maximum tokens per step besides one per
     row (0: `STEP_TOKENS`). `graphs`: on a GPU, replay drawing steps as CUDA graphs. `stock` is for a model with its
-    own attention over slots: it loads the same model with `transformers`, to replace it before any change. Memory:
-    `slots` times the longest conversation. Raises `UsageError` for a model whose attention cannot be cached this way.
+    own attention over slots: it loads the same model with `transformers`, to replace it before any change. Memory is
+    bounded by `memory.POOL`: `context` is cut to what fits, and a conversation that does not fit beside others waits.
+    Raises `UsageError` for a model whose attention cannot be cached this way, and for one that does not fit.
     """
 
     def __init__(
@@ -195,9 +221,13 @@ class TransformersEngine:
         step_tokens = step_tokens or STEP_TOKENS.get(model.device.type, STEP_TOKENS["cpu"])
         if slots < 1 or step_tokens < 2 or context < 0 or (most and context > most):
             raise UsageError(f"an engine has slots, steps of 2 or more tokens, and a context within the model's {most}")
-        self._context = context or most
-        if not self._context:
+        longest = context or most
+        if not longest:
             raise UsageError(f"the configuration of {name} does not say how long its context is: give one")
+        device = str(model.device)
+        need = self._need = engine_memory(model, context=longest, step_tokens=step_tokens)
+        room = POOL.check_fit(name, need, device=device) // need.token
+        self._context = min(longest, room)
         model.train(False)
         self._stock = stock
         self._own_attention = "" if stock else use_slots(model)
@@ -207,19 +237,22 @@ class TransformersEngine:
         self._vocabulary = int(config.vocab_size)
         self._decode = decode
         self._step_tokens = step_tokens
-        self._cache = SlotCache(slots, self._context)
+        self._cache = SlotCache(slots, self._context, paged=model.device.type == "cpu", room=room)
         self._graphs = DecodeGraphs(model, self._cache) if graphs and model.device.type == "cuda" else None
         self._unread = 0  # steps since the last reading of contexts
         self._rows: list[EngineRow] = []
         self._waiting: deque[_Waiting] = deque()
         self._turn = ""
-        self._inbox: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[_Waiting | _Resize | None] = queue.SimpleQueue()
         self._closed = False
         self._changed = False
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"engine {name}", daemon=True)
         self._thread.start()
+        self._share = POOL.join(
+            need.fixed, lambda size: self._inbox.put(_Resize(max(1, size // need.token))), device=device
+        )
         atexit.register(self.close)
 
     # ------------------------------------------------------------ from any thread
@@ -314,6 +347,7 @@ class TransformersEngine:
             first, self._closed = not self._closed, True
         if first:
             self._inbox.put(None)
+            POOL.leave(self._share)
             atexit.unregister(self.close)
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -356,7 +390,7 @@ class TransformersEngine:
         left = []
         while not self._inbox.empty():
             item = self._inbox.get()
-            if item is not None:
+            if item is not None and not isinstance(item, _Resize):
                 left.append(item)
         return left
 
@@ -367,6 +401,10 @@ class TransformersEngine:
             item = self._inbox.get()
             if item is None:
                 return False
+            if isinstance(item, _Resize):
+                self._cache.room = item.room
+                self._free()
+                continue
             self._waiting.append(item)
             idle = False
         return True
@@ -392,7 +430,7 @@ class TransformersEngine:
                 row.leave_cancelled()
                 if not row.requests or merge_into_identical(row, self._rows):
                     continue
-                if len(self._rows) == self._cache.slots:
+                if len(self._rows) >= self._cache.slots or not self._fits(row):
                     later.append(item)
                     break
                 if self._is_read_by_another(row):
@@ -402,10 +440,24 @@ class TransformersEngine:
         finally:
             self._waiting.extendleft(reversed(later))
 
+    def _fits(self, row: EngineRow) -> bool:
+        """Return True if the row fits beside the active ones, however long their replies are. One row always fits."""
+        return not self._rows or self._cache.fits([longest_row(active) for active in (*self._rows, row)])
+
     def _seat(self, row: EngineRow) -> None:
-        busy = {active_row.slot for active_row in self._rows}
+        columns = max(longest_row(active) for active in (*self._rows, row))
+        if self._cache.narrows(columns):  # rows in progress are read again, in fewer slots
+            self._waiting.extendleft(EngineRow(active.requests, active.ids) for active in reversed(self._rows))
+            self._rows = []
+            self._cache.narrow(columns)
+        busy = {active.slot for active in self._rows}
         self._rows.append(row)
         row.slot, row.done = self._cache.take(row.ids, row.adapter, busy)
+        self._free()
+
+    def _free(self) -> None:
+        """Free memory of idle rows that active ones may need."""
+        self._cache.free({active.slot: longest_row(active) for active in self._rows})
 
     def _is_read_by_another(self, row: EngineRow) -> bool:
         """Check for a context in progress that this row can copy much of. If so, the row waits for it."""
