@@ -69,6 +69,14 @@ Temperature = Annotated[float | None, Field(ge=0, description="Sampling temperat
 MaxTokens = Annotated[
     int | None, Field(ge=256, description="Most tokens of a chat model's reply; default: 512 for an agent.")
 ]
+MaxCost = Annotated[
+    float | None,
+    Field(gt=0, allow_inf_nan=False, description="Most US dollars for requests to endpoints; nothing beyond is sent."),
+]
+MaxRequests = Annotated[int | None, Field(ge=1, strict=True, description="Most requests to endpoints.")]
+MaxTokensTotal = Annotated[
+    int | None, Field(ge=1, strict=True, description="Most tokens of all requests to endpoints and their replies.")
+]
 Preset = Annotated[
     str | None, Field(description=f"Settings of the agent and its episodes by name: {', '.join(PRESETS)}.")
 ]

@@ -14,8 +14,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from align_echo.models.recording import Call
 from align_echo.registry import quantity
-from align_echo.types import Completion, Frozen, Message, WordChoice
+from align_echo.types import Completion, Frozen, WordChoice
 
 Limit = Literal["engine-steps", "seconds", "tokens"]
 
@@ -179,16 +180,19 @@ class RoleMeter:
     budget: Budget
     share: float | None
 
-    def before_request(self) -> None:
-        """Raise `BudgetSpentError` before a request beyond the budget."""
+    def before_requests(self, calls: Sequence[Call]) -> None:
+        """Raise `BudgetSpentError` before requests beyond the budget."""
         if self.share is not None:
             self.budget.check(self.share)
 
-    def after_reply(self, messages: Sequence[Message], reply: Completion | WordChoice) -> None:
+    def after_reply(self, call: Call, reply: Completion | WordChoice) -> None:
         """Count the tokens of a request and its reply: those reported, else by the characters."""
         prompt, completion = reply.usage.prompt_tokens, reply.usage.completion_tokens
         if not prompt:
-            prompt = sum(len(message.content) for message in messages) // CHARACTERS_PER_TOKEN
+            prompt = sum(len(message.content) for message in call.messages) // CHARACTERS_PER_TOKEN
         if not completion and isinstance(reply, Completion):
             completion = len(reply.text) // CHARACTERS_PER_TOKEN
         self.budget.add_tokens(prompt + (completion or 0))
+
+    def after_fault(self, call: Call) -> None:
+        """Count no tokens for a request without a reply."""

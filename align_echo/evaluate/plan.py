@@ -42,6 +42,8 @@ from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
 from align_echo.interface.contract import Interface
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
+from align_echo.models.prices import PRICES_VARIABLE, Price, find_price
+from align_echo.models.spending import NO_LIMITS, Spending, SpendingLimits, SpendingMeter
 from align_echo.rollout.session import Episode
 from align_echo.run_dir import interface_fingerprints
 from align_echo.types import Agent, ChatModel
@@ -130,6 +132,7 @@ class EvaluationPlan:
     data_root: Path | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    limits: SpendingLimits = NO_LIMITS
     preset: AgentPreset | None = None
     engine: str | None = None
     turns: int | None = None
@@ -239,6 +242,9 @@ class EvaluationConfig(VerbConfig):
     base_url: options.BaseUrl = None
     temperature: options.Temperature = None
     max_tokens: options.MaxTokens = None
+    max_cost: options.MaxCost = None
+    max_requests: options.MaxRequests = None
+    max_tokens_total: options.MaxTokensTotal = None
     agent_preset: options.Preset = None
     engine: Annotated[
         str | None, Field(description="Engine of the environment; default: its first one.")
@@ -285,6 +291,7 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
         data_root=config.data_root,
         temperature=config.temperature,
         max_tokens=config.max_tokens,
+        limits=SpendingLimits(cost=config.max_cost, requests=config.max_requests, tokens=config.max_tokens_total),
         preset=preset,
         engine=config.engine,
         turns=turns,
@@ -298,6 +305,7 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
         refining=refining,
     )
     refuse_idle_base_url(config.base_url, plan.models)
+    check_limits(plan.limits, plan.models)
     return plan
 
 
@@ -439,6 +447,26 @@ Models = Callable[[str, ModelName], ChatModel]
 """Maps a role ("agent", "judge", "critic") and a model's name to the model. Raises as `chat_model`."""
 
 
+def price_of(name: ModelName) -> Price | None:
+    """Look up the price of a model at an endpoint; None if it is unknown."""
+    settings = name.endpoint.settings if name.endpoint else None
+    return find_price(name.text, settings.prices if settings else None)
+
+
+def check_limits(limits: SpendingLimits, models: Sequence[ModelName]) -> None:
+    """Raise `UsageError` for limits without a model at an endpoint, and for a limit of cost without a price."""
+    asked = [name for name in models if name.endpoint and not name.is_local]
+    if limits and not asked:
+        options = "--max-cost, --max-requests and --max-tokens-total"
+        raise UsageError(f"no model of this run is asked at an endpoint: leave {options} out")
+    for name in asked:
+        if limits.cost is not None and price_of(name) is None:
+            raise UsageError(
+                f"--max-cost needs the price of {name}, which is not known: give it in ${PRICES_VARIABLE} or with the "
+                "endpoint's name, or use --max-tokens-total"
+            )
+
+
 def model_loader(plan: EvaluationPlan, path: Path) -> Models:
     """Return a loader of the plan's chat models. A model with several roles is loaded once.
 
@@ -448,6 +476,7 @@ def model_loader(plan: EvaluationPlan, path: Path) -> Models:
     from align_echo.models import CallLog, RecordingModel, ReplyCache
 
     cache, log = ReplyCache(path / "cache"), CallLog(path / "calls.jsonl")
+    spending = Spending(plan.limits, log.read()) if plan.limits else None
 
     @functools.cache
     def load(name: ModelName) -> ChatModel:
@@ -455,7 +484,10 @@ def model_loader(plan: EvaluationPlan, path: Path) -> Models:
 
     def model_of(role: str, name: ModelName) -> ChatModel:
         model = load(name)
-        return model if name.is_local else RecordingModel(model, role=role, cache=cache, log=log)
+        if name.is_local:
+            return model
+        meter = SpendingMeter(spending, price_of(name)) if spending else None
+        return RecordingModel(model, role=role, cache=cache, log=log, meter=meter)
 
     return model_of
 

@@ -136,11 +136,14 @@ SAMPLES_PER_STAGE = 2**32
 class TokenMeter(Protocol):
     """Watches the requests that reach a model; those answered from the cache do not."""
 
-    def before_request(self) -> None:
-        """Raise to keep a request from the model."""
+    def before_requests(self, calls: Sequence[Call]) -> None:
+        """Raise to keep new requests from the model."""
 
-    def after_reply(self, messages: Sequence[Message], reply: Completion | WordChoice) -> None:
+    def after_reply(self, call: Call, reply: Completion | WordChoice) -> None:
         """Count a reply."""
+
+    def after_fault(self, call: Call) -> None:
+        """Count a request without a reply."""
 
 
 class RecordingModel:
@@ -261,13 +264,16 @@ class RecordingModel:
                 else:
                     answers[call.request] = stored
             if new and self._meter is not None:
-                self._meter.before_request()
-            for request, answer in zip(new, ask(list(new.values())) if new else (), strict=True):
+                self._meter.before_requests([calls[index] for index in new.values()])
+            for request, answer in zip(new, self._asked(ask, [*new.values()], calls), strict=True):
                 answers[request] = answer
+                call = calls[new[request]]
                 if not isinstance(answer, ModelError):
                     self._cache.put(request, answer)
                     if self._meter is not None:
-                        self._meter.after_reply(calls[new[request]].messages, answer)
+                        self._meter.after_reply(call, answer)
+                elif self._meter is not None:
+                    self._meter.after_fault(call)
         logged_answers = []
         for call in calls:
             answer = answers[call.request]
@@ -276,6 +282,21 @@ class RecordingModel:
             if not isinstance(answer, ModelError):  # a repeated request gets the stored answer
                 answers[call.request] = answer.model_copy(update={"cached": True})
         return logged_answers
+
+    def _asked(
+        self,
+        ask: Callable[[Sequence[int]], Sequence[Stored | ModelError]],
+        new: Sequence[int],
+        calls: Sequence[Call],
+    ) -> Sequence[Stored | ModelError]:
+        """Ask for the calls of these indices. What the meter reserved for them is released if that raises."""
+        try:
+            return ask(new) if new else ()
+        except BaseException:
+            for index in new:
+                if self._meter is not None:
+                    self._meter.after_fault(calls[index])
+            raise
 
     def _call(self, messages: Sequence[Message], temperature: float, max_tokens: int, sample: int, stage: int) -> Call:
         """Build the log record of a request before its reply."""

@@ -21,6 +21,7 @@ from align_echo.align.probe.findings import MIN_TESTS
 from align_echo.align.run_folder import RunFolder
 from align_echo.cli.main import main
 from align_echo.interface.contract import identity
+from align_echo.models.recording import Call
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import Completion, Message, Misalignment, Trajectory, Usage
 from align_echo.wrappers.environment import EnvironmentSpec, never
@@ -60,19 +61,20 @@ def test_each_limit_ends_by_its_name():
 def test_tokens_are_those_reported_else_a_quarter_of_the_characters():
     budget = Budget(BudgetLimits(tokens=100))
     analyzer, optimizer, agent = RoleMeter(budget, 0.7), RoleMeter(budget, 1.0), RoleMeter(budget, None)
-    asked = [Message(role="user", content="x" * 40)]
+    message = Message(role="user", content="x" * 40)
+    asked = Call(role="agent", model="m", request="r", temperature=0, max_tokens=9, messages=(message,), reply=None)
     analyzer.after_reply(asked, Completion(text="y" * 8, usage=Usage(prompt_tokens=50, completion_tokens=10)))
     assert budget.record.tokens == 60
-    analyzer.before_request()
+    analyzer.before_requests([asked])
     analyzer.after_reply(asked, Completion(text="y" * 8, usage=Usage(prompt_tokens=None, completion_tokens=None)))
     assert budget.record.tokens == 72
     with pytest.raises(BudgetSpentError, match="tokens"):
-        analyzer.before_request()
-    optimizer.before_request()
+        analyzer.before_requests([asked])
+    optimizer.before_requests([asked])
     budget.add_tokens(28)
     with pytest.raises(BudgetSpentError):
-        optimizer.before_request()
-    agent.before_request()
+        optimizer.before_requests([asked])
+    agent.before_requests([asked])
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_path_is_a_model_of_the_endpoint_unless_another_is_asked_there(monkeyp
     (folder / "config.json").write_text("{}")
     judged = {"best_of": 2, "temperature": 1.0}
 
-    def places(**options):
+    def places(**options: Any) -> list[tuple[str, str | None]]:
         plan = plan_evaluation(config_of(base_url=NOWHERE, **options))
         return [(name.source, name.base_url) for name in plan.models]
 

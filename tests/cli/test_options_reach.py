@@ -19,7 +19,7 @@ from align_echo.cli.main import main
 from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.types import Trajectory
 from align_echo.workers.ray_cluster import play_tasks
-from tests.cli import test_cli, test_grid
+from tests.cli import test_cli, test_grid, test_spending
 from tests.cli.door_models import (
     FEEDBACK,
     HINT,
@@ -252,6 +252,10 @@ def test_every_option_is_seen_where_it_acts():
     apart = {
         "resume": test_cli.test_a_stopped_evaluation_says_how_to_go_on_and_does,
         "data_root": test_cli.test_bad_input_is_one_line_status_2_and_nothing_written,
+        **dict.fromkeys(
+            ("max_cost", "max_requests", "max_tokens_total"),
+            test_spending.test_nothing_beyond_a_limit_is_sent_and_a_larger_limit_goes_on,
+        ),
     }
     resumed = {"resume": test_grid.test_a_stopped_grid_goes_on_where_it_stopped}
     assert unseen(options("evaluate"), SCENES.values(), {**seed, **apart}) == []
