@@ -5,10 +5,13 @@ Not here: the loop (`loop.py`), the backends (`probe`, `llm`, `hybrid`) and the 
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -30,25 +33,27 @@ from align_echo.agents.players import (
 )
 from align_echo.agents.presets import AgentPreset
 from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
-from align_echo.align.backend import Backend
 from align_echo.align.budget import WRITING_SHARE, Budget, BudgetLimits, RoleMeter
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.replies import LlmSettings
-from align_echo.align.loop import ITERATIONS, GenerationResult, generate
-from align_echo.align.price import measure_price
+from align_echo.align.loop import ITERATIONS, Backend, GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.cases import count_walks
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.align.showing import describe_actions
 from align_echo.align.world import TrainingSplit
 from align_echo.base.progress import SILENT, Progress
-from align_echo.errors import UsageError
+from align_echo.errors import EngineError, UsageError
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.registry import quantity
-from align_echo.rollout.session import try_reset
-from align_echo.types import Agent, ChatModel
+from align_echo.rollout.session import base_env, try_reset
+from align_echo.types import Agent, ChatModel, Frozen
 from align_echo.workers.ray_cluster import ONE_THREAD, RayWorkers, Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.copies import draw_action
+from align_echo.wrappers.plain import PlainEnv
+from align_echo.wrappers.text_env import TextEnv
 
 MOST_PLAYED = 20
 """Default limit on tasks played after generation."""
@@ -404,3 +409,101 @@ def _report_progress(progress: Progress, made_of: Sequence[str]) -> OnEvent:
             progress.say(event.message)
 
     return show
+
+
+PRICED_TASKS = 2
+PRICED_TURNS = 10
+"""Tasks and turns in which the price is measured."""
+
+STEPS_PER_WALK = 1_000
+"""Engine steps for a walk and the trials along it: 250 in small worlds, 7,000 in ALFWorld."""
+
+RESTORED_SECONDS = 0.001
+"""A return to a state by a declared `restore`, for comparison."""
+
+USUAL_SECONDS = 600.0
+"""Limit of an environment from outside that would take longer, if none is given."""
+
+
+class ExperimentPrice(Frozen):
+    """Seconds of a step and of a return to a state, the way of returning, and the engine steps expected.
+
+    `plain`: the environment is a `gymnasium.Env` from outside.
+    """
+
+    step: float
+    fork: float
+    way: str
+    replays: bool
+    plain: bool
+    steps: int
+
+    @property
+    def seconds(self) -> float:
+        """Expected seconds."""
+        return self.steps * (self.step + self.fork)
+
+    @property
+    def in_words(self) -> str:
+        """Return the price in a line, with what `save` and `restore` would make of it where states are replayed."""
+        expected = f"about {self.steps:,} engine steps, {_minutes(self.seconds)}"
+        line = f"experiments: {expected}; states are returned to {self.way}"
+        if not self.replays:
+            return line
+        restored = self.steps * (self.step + RESTORED_SECONDS)
+        return f"{line}: declare save and restore to make it about {_minutes(restored)}"
+
+    def limits(self, asked: BudgetLimits) -> BudgetLimits:
+        """Return the limits asked for, or `USUAL_SECONDS` where an environment from outside takes long without any."""
+        if self.plain and asked == BudgetLimits(tokens=asked.tokens) and self.seconds > USUAL_SECONDS:
+            return asked.model_copy(update={"seconds": USUAL_SECONDS})
+        return asked
+
+    def about_limits(self, asked: BudgetLimits) -> str:
+        """Return a note if the expected seconds exceed the limit, "" otherwise."""
+        limit = self.limits(asked).seconds
+        if limit is None or self.seconds <= limit:
+            return ""
+        return (
+            f"that is more than the budget of {limit:.0f} seconds (--max-seconds): "
+            "walks are shorter and tasks fewer, as the first walk shows"
+        )
+
+
+def measure_price(world: TrainingSplit, tasks: int, fresh: int) -> ExperimentPrice:
+    """Play two tasks and return to a state in each. `tasks` and `fresh` count the tasks of the experiments."""
+    steps: list[float] = []
+    forks: list[float] = []
+    env = base_env(world.env())
+    try:
+        for task_id in world.spec.tasks(world.split, world.data_root)[:PRICED_TASKS]:
+            _measure_in(env, task_id, world.spec.action_format, steps, forks)
+        way, replays, plain = env.fork_way, env.replays, isinstance(env, PlainEnv)
+    finally:
+        env.close()
+    count = STEPS_PER_WALK * count_walks(tasks, fresh)
+    step, fork = median(steps or [0.0]), median(forks or [0.0])
+    return ExperimentPrice(step=step, fork=fork, way=way, replays=replays, plain=plain, steps=count)
+
+
+def _measure_in(env: TextEnv, task_id: str, action_format: str, steps: list[float], forks: list[float]) -> None:
+    rng = random.Random(task_id)
+    env.reset(seed=0, options={"task": task_id})
+    moments = [env.snapshot()]
+    while not env.over and len(moments) <= PRICED_TURNS:
+        action = draw_action(rng, env.state.admissible_actions, action_format, env.state.observation)
+        start = time.perf_counter()
+        env.step(action)
+        steps.append(time.perf_counter() - start)
+        moments.append(env.snapshot())
+    for moment in (moments[len(moments) // 2], *moments[:0:-1]):
+        start = time.perf_counter()
+        try:
+            env.restore(moment)
+        except EngineError:
+            return  # it does not repeat itself: the probe says so
+        forks.append(time.perf_counter() - start)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"

@@ -15,10 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from align_echo.agents.players import describe_agent
-from align_echo.align.backend import Backend
 from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.run_folder import (
     Event,
@@ -46,7 +45,7 @@ from align_echo.rollout.faults import (
     tell,
 )
 from align_echo.run_dir import versions
-from align_echo.types import Agent, Misalignment, Trajectory, Usage
+from align_echo.types import Agent, Described, Misalignment, Trajectory, Usage
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -446,3 +445,31 @@ def _stop_if_all_broke(trajectories: Sequence[Trajectory], iteration: int) -> No
         first = faults[0]
         broke = f"every episode of iteration {iteration} broke; the first: {fault_text(first)}"
         raise ERRORS[first.source](f"{broke}; put this right")
+
+
+class Backend(Described, Protocol):
+    """What a run needs of its backend: find misalignments, and write the next interface.
+
+    A backend keeps no state between calls except in the arguments (a misalignment's `detail`, the interface's source),
+    because a resumed run may call `optimize` without `analyze`. Without a result, calls return an empty list or the
+    interface unchanged. Failures raise `ModelError` or `EngineError`; the run ends and can be resumed.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def analyze(
+        self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        """Find and verify new misalignments in lost episodes (`rollout.batches.failed`), excluding `known`.
+
+        `played` holds all episodes of the iteration, at least one of them lost; the won ones show working actions.
+        """
+        ...
+
+    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        """Write an interface for `new`; return `interface` itself if impossible.
+
+        Texts of unresolved misalignments go into `unresolved` of its provenance.
+        """
+        ...

@@ -8,7 +8,7 @@
 - Claim: its own experiments.
 
 What withstands is then attacked by counter-experiments (`align/refutation.py`). Where nothing is listed, what is left
-is tried as it will be told. A single refutation rejects a hypothesis. Not here: reports (`findings.py`) and the wording
+is tried as it will be told. A single refutation rejects a hypothesis. Not here: reports (`backend.py`) and the wording
 of forms.
 """
 

@@ -17,13 +17,17 @@ from typing import Any
 from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.probe import rule_file
 from align_echo.align.probe.cases import (
+    ActionVocabulary,
     Case,
+    Need,
     Slots,
     count_walks,
     proposals,
     random_walk,
     replay_actions,
+    spelling_needed,
     try_case,
+    try_spelling,
     walk,
 )
 from align_echo.align.probe.effects import learner as effects
@@ -36,9 +40,9 @@ from align_echo.align.probe.findings import (
     about_rules,
     about_wrong_rules,
     learn_forms,
+    merge_records,
     not_tried,
     nothing_found,
-    records,
     too_many_forms,
     try_form,
 )
@@ -50,8 +54,7 @@ from align_echo.align.probe.names import (
     learn_names,
     skeleton,
 )
-from align_echo.align.probe.offered import learner
-from align_echo.align.probe.offered.pages import learner as pages
+from align_echo.align.probe.offered import learner, pages
 from align_echo.align.probe.rule_file import check_format, drop_rules, merge_rules, read_rule_set, rules_in
 from align_echo.align.probe.rules import (
     further_refusals,
@@ -60,7 +63,6 @@ from align_echo.align.probe.rules import (
     taken_actions,
     unlisted_refusals,
 )
-from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface.contract import Interface, Provenance
 from align_echo.interface.rules.actions import parse_call
 from align_echo.interface.rules.answers import SAME
@@ -488,7 +490,7 @@ class ProbeBackend:
             training_tasks=tuple(
                 dict.fromkeys((*old.training_tasks, *(misalignment.task_id for misalignment in new), *self._fresh))
             ),
-            rules=records(old.rules, new),
+            rules=merge_records(old.rules, new),
             engine_steps=old.engine_steps + self._steps_since(),
         )
         source = rule_file.source(rules, interface.contract)

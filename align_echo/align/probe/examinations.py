@@ -19,6 +19,7 @@ from align_echo.align.probe.cases import (
     CYCLES,
     MIN_WALKS,
     TASKS_PER_ROUND,
+    ActionVocabulary,
     Case,
     Slots,
     build_history,
@@ -32,7 +33,6 @@ from align_echo.align.probe.cases import (
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.rules import learn
-from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
 from align_echo.interface.rules.model import AlwaysNeeds
 from align_echo.types import Evidence, Trajectory

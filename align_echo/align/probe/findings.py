@@ -7,11 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from align_echo.align.probe.cases import Case, build_history, try_case
+from align_echo.align.probe.cases import Case, Need, build_history, try_case
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, LabState, answers_in_words
 from align_echo.align.probe.rules import refused_actions
-from align_echo.align.probe.vocabulary import Need
 from align_echo.interface.contract import RuleRecord
 from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
@@ -321,15 +320,13 @@ def _examples(alone: DecisionLists, rule: DecisionRule, cases: Sequence[Case]) -
             yield case, decision.step
 
 
-def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:
-    """Merge rule records with evidence; refuted rules are dropped."""
+def merge_records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:
+    """Merge rule records with new evidence; refuted rules are dropped."""
     gone = {misalignment.rule.removeprefix(WRONG) for misalignment in new if misalignment.kind == "bug-of-current"}
-    retained = [record for record in old if record.text not in gone]
-    return (
-        *retained,
-        *(
-            RuleRecord(text=misalignment.rule, evidence=misalignment.evidence)
-            for misalignment in new
-            if misalignment.kind == "new-logic"
-        ),
-    )
+    added = [
+        RuleRecord(text=each.rule, evidence=each.evidence, untested=not json.loads(each.detail).get("confirmed", True))
+        for each in new
+        if each.kind == "new-logic"
+    ]
+    gone |= {record.text for record in added}
+    return (*(record for record in old if record.text not in gone), *added)

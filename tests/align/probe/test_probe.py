@@ -11,10 +11,9 @@ from itertools import pairwise
 import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.cases import walk
+from align_echo.align.probe.cases import ActionVocabulary, walk
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.rule_file import rules_in, source
-from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface, check_source, identity
 from align_echo.interface.rules.decisions import DecisionLists

@@ -9,13 +9,10 @@ from contextlib import suppress
 from typing import Any
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.chance import count_repeats
 from align_echo.align.probe.effects.fixes import FixSearch
-from align_echo.align.probe.effects.forms import learn_vocabulary
-from align_echo.align.probe.effects.outcomes import Instance, Observer, episode_actions, episode_texts
-from align_echo.align.probe.effects.page_conditions import PageRecord
-from align_echo.align.probe.effects.proposals import cut_short, plain_rules
-from align_echo.align.probe.effects.signs import find_sign
+from align_echo.align.probe.effects.forms import find_sign, learn_vocabulary
+from align_echo.align.probe.effects.outcomes import Instance, Observer, count_repeats, episode_actions, episode_texts
+from align_echo.align.probe.effects.proposals import PageRecord, cut_short, plain_rules
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules, wander
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, declared_values, drop_examples

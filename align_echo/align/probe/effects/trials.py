@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import FixSearch, read_texts
 from align_echo.align.probe.effects.outcomes import Instance, Observer
-from align_echo.align.probe.effects.page_conditions import PageRecord
+from align_echo.align.probe.effects.proposals import PageRecord
 from align_echo.align.probe.effects.words import exception_in_words
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
