@@ -39,8 +39,8 @@ from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe import rule_file
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.effects.outcomes import distinct_actions, episode_actions, episode_texts
-from align_echo.align.probe.findings import WRONG, merge_records
-from align_echo.align.probe.rule_file import merge_rules, read_rule_set, rules_in
+from align_echo.align.probe.findings import merge_records
+from align_echo.align.probe.rule_file import WRONG, merge_rules, read_rule_set, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
 from align_echo.errors import ModelError, NoAnswerError, ReplyFormatError

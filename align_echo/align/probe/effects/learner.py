@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,9 +14,10 @@ from align_echo.align.probe.effects.outcomes import Instance, Observer, count_re
 from align_echo.align.probe.effects.proposals import PageRecord, cut_short, plain_rules
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules, wander
 from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.rule_file import report
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, declared_values, drop_examples
 from align_echo.interface.rules.answers import fit_reader
-from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, dump
+from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit
 from align_echo.types import Misalignment, Trajectory
 
 ROUNDS = 3
@@ -134,15 +134,13 @@ def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
 
 
 def _misalignment(rules: RuleSet, rule: Rule, book: TrialBook) -> Misalignment:
-    task_id, action = book.examples[rule.model_dump_json()]
-    alone = rules.model_copy(update={"rules": (rule,)})
-    return Misalignment(
-        task_id=task_id,
-        action_type=getattr(rule, "form", "") or ANY_ACTION,
-        action=action,
-        intent=f"`{action}` at once",
-        rule=rule.text,
-        sufficient_feedback=rule.say,
-        evidence=book.evidence(rule),
-        detail=json.dumps({"ruleset": dump(alone)}),
+    example = book.examples[rule.model_dump_json()]
+    return report(
+        rule.text,
+        example,
+        book.evidence(rule),
+        rules.model_copy(update={"rules": (rule,)}),
+        kind=getattr(rule, "form", "") or ANY_ACTION,
+        intent=f"`{example[1]}` at once",
+        feedback=rule.say,
     )

@@ -5,7 +5,6 @@ It keeps no state between iterations; earlier results are read from the interfac
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +12,6 @@ from contextlib import suppress
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.examinations import TrialCounts
-from align_echo.align.probe.findings import WRONG
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered.survey import (
     MiswordedForm,
@@ -28,8 +26,9 @@ from align_echo.align.probe.offered.survey import (
     survey_task,
     view_texts,
 )
+from align_echo.align.probe.rule_file import WRONG, report
 from align_echo.interface.rules.actions import fill
-from align_echo.interface.rules.model import BareNames, Elsewhere, InSight, Rule, RuleSet, SayInstead, dump, misworded
+from align_echo.interface.rules.model import BareNames, Elsewhere, InSight, Rule, RuleSet, SayInstead, misworded
 from align_echo.interface.rules.place_guide import PlaceGuide
 from align_echo.interface.rules.places import Surroundings, asks, letters, write_forms
 from align_echo.types import Evidence, Misalignment, Trajectory
@@ -384,32 +383,6 @@ def _always(before: Surroundings | None, survey: VocabularySurvey) -> tuple[str,
 # ---------------------------------------------------------------- what is reported
 
 
-def _report(
-    rule: str,
-    example: tuple[str, str],
-    evidence: Evidence,
-    learned: RuleSet | None,
-    *,
-    kind: str,
-    intent: str = "",
-    feedback: str,
-    dropped: str = "",
-) -> Misalignment:
-    """Report what was learned; `dropped` is the text of a rule that is left out from now on."""
-    task_id, action = example
-    return Misalignment(
-        task_id=task_id,
-        action_type=kind,
-        action=action,
-        intent=intent or f"`{action}`",
-        rule=rule,
-        sufficient_feedback=feedback,
-        kind="bug-of-current" if learned is None else "new-logic",
-        evidence=evidence,
-        detail=json.dumps({"dropped": dropped} if learned is None else {"ruleset": dump(learned)}),
-    )
-
-
 def _about_refusals(
     before: Surroundings | None, places: Surroundings, failed: Sequence[Trajectory]
 ) -> Iterable[Misalignment]:
@@ -423,7 +396,7 @@ def _about_refusals(
         for step in trajectory.steps
         if step.action and (step.raw_observation or "").strip() in places.refusals
     ]
-    yield _report(
+    yield report(
         f'"{" / ".join(places.refusals)}" answers refused actions of every kind alike '
         f"({len(places.forms)} forms are offered, {len(places.places)} places were found)",
         refused[0] if refused else (failed[0].task_id, ""),
@@ -440,7 +413,7 @@ def _about_reach(known: Sequence[Rule], rules: RuleSet, trials: TrialCounts) -> 
     evidence = trials.of(REACH)
     for rule in rules.rules:
         if isinstance(rule, Elsewhere) and stands(evidence) and rule not in known:
-            yield _report(
+            yield report(
                 rule.text,
                 trials.example[REACH],
                 evidence,
@@ -455,7 +428,7 @@ def _about_bare_names(known: Sequence[Rule], trials: TrialCounts) -> Iterable[Mi
     """Report names with extra words, if understood without them."""
     evidence, rule = trials.of(BARE), BareNames(text=BARE_IN_WORDS)
     if stands(evidence) and rule not in known:
-        yield _report(
+        yield report(
             rule.text,
             trials.example[BARE],
             evidence,
@@ -475,7 +448,7 @@ def _about_sure(known: Sequence[Rule], always: Sequence[str], trials: TrialCount
         return
     examples = [trials.example[SURE + form] for form in [*sure, *old] if SURE + form in trials.example]
     text = sure_in_words(sure or old)
-    yield _report(
+    yield report(
         text if sure else f"{WRONG}{text}",
         examples[0] if examples else ("", letters((sure or old)[0])),
         Evidence(
@@ -497,7 +470,7 @@ def _about_forms(forms: dict[str, MiswordedForm], trials: TrialCounts) -> Iterab
         if not stands(understood) or tested.support < MIN_DONE or tested.precision < MIN_PRECISION:
             continue
         rule = misworded(form, learned.reading)
-        yield _report(
+        yield report(
             rule.text,
             (learned.example.state.task_id, learned.example.action),
             Evidence(
@@ -519,7 +492,7 @@ def _about_wrong_forms(wordings: Iterable[SayInstead], trials: TrialCounts) -> I
         evidence = trials.of(rule.form)
         if evidence.refuted >= MIN_TESTS and evidence.precision < MIN_PRECISION:
             task_id, action, *_ = evidence.counterexample.split(": ")
-            yield _report(
+            yield report(
                 f"{WRONG}{rule.text}",
                 (task_id, action),
                 evidence,

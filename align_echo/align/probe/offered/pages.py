@@ -7,7 +7,6 @@ no page.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections import Counter, defaultdict
@@ -20,8 +19,9 @@ from typing import NamedTuple
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, LabState, find_silenced, is_often_silent
+from align_echo.align.probe.rule_file import report
 from align_echo.interface.rules.actions import fill
-from align_echo.interface.rules.model import NamedBeside, NeedsPage, RuleSet, dump
+from align_echo.interface.rules.model import NamedBeside, NeedsPage, RuleSet
 from align_echo.interface.rules.pages import (
     MOST_FRAME,
     MOST_PARTS,
@@ -694,15 +694,14 @@ def _about_names(offers: PageOffers, failed: Sequence[Trajectory], trials: Trial
     free = [f"{form_in_words(form)} takes any words, in this form" for form in offers.free]
     alone = "takes only what stands alone on the page, as it is written there"
     closed = [f"{form_in_words(form)} {alone}" for form in offers.closed]
-    return Misalignment(
-        task_id=task_id,
-        action_type="any action that is not understood",
-        action=action,
+    return report(
+        f"{SILENCE_IN_WORDS}; {'; '.join([*free, *closed])}",
+        (task_id, action),
+        trials.of(NAMES),
+        RuleSet(pages=offers),
+        kind="any action that is not understood",
         intent="learn what came of the action",
-        rule=f"{SILENCE_IN_WORDS}; {'; '.join([*free, *closed])}",
-        sufficient_feedback="say that the action did nothing, and what is near it that is possible on this page",
-        evidence=trials.of(NAMES),
-        detail=json.dumps({"ruleset": dump(RuleSet(pages=offers))}),
+        feedback="say that the action did nothing, and what is near it that is possible on this page",
     )
 
 
@@ -715,13 +714,12 @@ def _about_rule(rule: NamedBeside | NeedsPage, task_id: str, trials: TrialCounts
         intent, feedback = f"`{action}` at once", f"you need to `{fill(rule.form, [rule.step])}` first"
     else:
         kind += " with a part that cannot be named"
-    return Misalignment(
-        task_id=task_id,
-        action_type=kind,
-        action=action,
+    return report(
+        rule.text,
+        (task_id, action),
+        trials.of(rule.text),
+        RuleSet(rules=(rule,)),
+        kind=kind,
         intent=intent,
-        rule=rule.text,
-        sufficient_feedback=feedback,
-        evidence=trials.of(rule.text),
-        detail=json.dumps({"ruleset": dump(RuleSet(rules=(rule,)))}),
+        feedback=feedback,
     )
