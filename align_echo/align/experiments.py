@@ -164,21 +164,11 @@ class Simulator:
         """Execute an operation by name. A wrong name or a missing argument gives an outcome with `ok=False`."""
         if operation in WITH_ARGUMENT and not argument.strip():
             return self._record(operation, argument, False, f"{operation} needs an argument")
-        match operation:
-            case "init_simulator":
-                return self.init_simulator(argument.strip())
-            case "go_to_failure":
-                return self.go_to_failure(argument.strip())
-            case "reset_simulator":
-                return self.reset_simulator()
-            case "run_task":
-                return self.run_task(argument.strip())
-            case "execute_agent_action":
-                return self.execute_agent_action(argument.strip())
-            case "get_next_agent_action":
-                return self.get_next_agent_action()
-            case "change_last_action_observation":
-                return self.change_last_action_observation(argument)
+        if operation in OPERATIONS:
+            text = argument if operation == "change_last_action_observation" else argument.strip()
+            given = (text,) if operation in (*WITH_ARGUMENT, "run_task") else ()
+            outcome: ExperimentResult = getattr(self, operation)(*given)
+            return outcome
         known = ", ".join(OPERATIONS)
         return self._record(operation, argument, False, f"there is no operation {operation!r}; there are {known}")
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from align_echo.agents.parsing import spans, visible_code
 from align_echo.align.experiments import clip
-from align_echo.align.hybrid.forms import said_as
+from align_echo.align.hybrid.hypotheses import said_as
 from align_echo.align.hybrid.reading import json_values
 from align_echo.errors import ReplyFormatError
 from align_echo.interface.rules.model import ClaimTrial

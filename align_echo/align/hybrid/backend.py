@@ -18,7 +18,6 @@ from align_echo.agents.parsing import visible_text
 from align_echo.align import refutation
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import clip, trajectory_text
-from align_echo.align.hybrid.forms import said_as, slots_of, with_letters
 from align_echo.align.hybrid.hypotheses import (
     ActionJudge,
     Hypothesis,
@@ -28,7 +27,10 @@ from align_echo.align.hybrid.hypotheses import (
     in_words,
     list_forms,
     list_trials,
+    said_as,
+    slots_of,
     spoken_forms,
+    with_letters,
 )
 from align_echo.align.hybrid.reading import ParsedHypotheses, json_values, parse_hypotheses
 from align_echo.align.hybrid.rules import UNTESTED, as_hypothesis, as_rule, fit_forms, is_own, rule_set

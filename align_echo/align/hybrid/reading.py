@@ -18,8 +18,17 @@ from pydantic import ValidationError
 
 from align_echo.agents.parsing import spans, unquoted, visible_code
 from align_echo.align.experiments import clip
-from align_echo.align.hybrid.forms import bound_names, filled_form, slots_of
-from align_echo.align.hybrid.hypotheses import HYPOTHESIS, KINDS, ActionJudge, Hypothesis, StatedClaim, WrongWording
+from align_echo.align.hybrid.hypotheses import (
+    HYPOTHESIS,
+    KINDS,
+    ActionJudge,
+    Hypothesis,
+    StatedClaim,
+    WrongWording,
+    bound_names,
+    filled_form,
+    slots_of,
+)
 from align_echo.align.probe.lab import LabState
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import ReplyFormatError

@@ -22,7 +22,6 @@ from typing import Literal
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import clip
-from align_echo.align.hybrid.forms import bound_names, filled_form, is_step, slots_of
 from align_echo.align.hybrid.hypotheses import (
     ActionJudge,
     Hypothesis,
@@ -30,7 +29,11 @@ from align_echo.align.hybrid.hypotheses import (
     NoEffect,
     StatedClaim,
     WrongWording,
+    bound_names,
+    filled_form,
+    is_step,
     list_forms,
+    slots_of,
     spoken_forms,
 )
 from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, claim_tasks, judge_meaning, names_said

@@ -7,6 +7,7 @@ If no version passes its check on all misalignments, the best version is used an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from align_echo.align.budget import Budget, BudgetSpentError
@@ -52,6 +53,7 @@ PROMPTS = (
 )
 
 
+@dataclass
 class Optimizer:
     """Optimizer on chat models. `writer` writes code; `checker` runs experiments (in the paper: the analyzer's model).
 
@@ -59,44 +61,32 @@ class Optimizer:
     misalignments.
     """
 
-    def __init__(
-        self,
-        writer: ChatModel,
-        checker: ChatModel,
-        settings: LlmSettings,
-        *,
-        action_format: str,
-        new_simulator: SimulatorFactory,
-        trial: Callable[[Interface, Sequence[Misalignment]], None],
-        samples: Callable[[Sequence[Misalignment], Interface], str],
-        note: Callable[[str], None],
-    ) -> None:
-        self._writer = writer
-        self._checker = checker
-        self._settings = settings
-        self._action_format = action_format
-        self._new_simulator = new_simulator
-        self._trial = trial
-        self._samples = samples
-        self._note = note
+    writer: ChatModel
+    checker: ChatModel
+    settings: LlmSettings
+    action_format: str
+    new_simulator: SimulatorFactory
+    trial: Callable[[Interface, Sequence[Misalignment]], None]
+    samples: Callable[[Sequence[Misalignment], Interface], str]
+    note: Callable[[str], None]
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         """Write the interface that passes its check on most of `new`; return `interface` with a note if none is.
 
         Raises `ModelError`, or `NoAnswerError` without usable code or without a conclusion.
         """
-        write = self._verified if self._settings.verify else self._chosen
+        write = self._verified if self.settings.verify else self._chosen
         try:
             return write(new, interface)
         except BudgetSpentError as error:
-            self._note(f"the previous interface is kept: the budget of {error} was spent before another was checked")
+            self.note(f"the previous interface is kept: the budget of {error} was spent before another was checked")
             return interface
         except ModelError as error:
             raise type(error)(f"writing the interface broke: {error}") from error
 
     def _verified(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        settings = self._settings
-        dialogue = self._dialogue(self._writer, interface, settings.optimizer_temperature)
+        settings = self.settings
+        dialogue = self._dialogue(self.writer, interface, settings.optimizer_temperature)
         prompt = self._write_prompt(new, interface)
         best, open_in_best, versions = interface, tuple(range(1, len(new) + 1)), settings.refinements + 1
         for version in range(1, versions + 1):
@@ -106,11 +96,11 @@ class Optimizer:
             except (NoAnswerError, BudgetSpentError) as error:
                 if best is interface:
                     raise
-                self._note(f"version {version} of the interface came to nothing: {error}")
+                self.note(f"version {version} of the interface came to nothing: {error}")
                 break
             left = len(verdict.unresolved)
             stood = f"{len(new) - left} of {len(new)} misalignments"
-            self._note(f"version {version} of the interface stood its check on {stood} ({tried})")
+            self.note(f"version {version} of the interface stood its check on {stood} ({tried})")
             if verdict.resolved:
                 return _on_record(candidate, interface, new, ())
             if left < len(open_in_best):
@@ -118,25 +108,25 @@ class Optimizer:
             prompt = render("optimizer/refine", {"refinement": verdict.refinement})
         if best is interface:
             none = f"none of {versions} versions stood its check on any of {len(new)}"
-            self._note(f"the previous interface is kept: {none}")
+            self.note(f"the previous interface is kept: {none}")
             return interface
         stood = f"{len(new) - len(open_in_best)} of {len(new)} misalignments"
-        self._note(f"a version is kept that stood its check on {stood}")
+        self.note(f"a version is kept that stood its check on {stood}")
         return _on_record(best, interface, new, open_in_best)
 
     def _chosen(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        settings = self._settings
+        settings = self.settings
         prompt = self._write_prompt(new, interface)
         candidates = []
         for sample in range(settings.samples):
-            dialogue = self._dialogue(self._writer, interface, settings.sample_temperature, sample)
+            dialogue = self._dialogue(self.writer, interface, settings.sample_temperature, sample)
             try:
                 candidates.append(self._code(dialogue, prompt, new, interface))
             except NoAnswerError as error:
-                self._note(f"interface {sample + 1} of {settings.samples} came to nothing: {error}")
+                self.note(f"interface {sample + 1} of {settings.samples} came to nothing: {error}")
         if not candidates:
             raise NoAnswerError(f"none of {settings.samples} sampled interfaces could be used")
-        judge = self._dialogue(self._writer, interface, settings.sample_temperature)
+        judge = self._dialogue(self.writer, interface, settings.sample_temperature)
         values = {"new": misalignments_text(new), "candidates": [candidate.source for candidate in candidates]}
         choice = judge.ask(
             render("optimizer/rerank", values),
@@ -147,19 +137,19 @@ class Optimizer:
 
     def _dialogue(self, model: ChatModel, interface: Interface, temperature: float, sample: int = 0) -> ModelDialogue:
         values = {
-            **interface_values(interface, self._action_format),
+            **interface_values(interface, self.action_format),
             "looks_usage": looks_usage(interface),
         }
         system = render("optimizer/system", values)
         return ModelDialogue(
-            model, system, temperature=temperature, max_tokens=self._settings.max_tokens, sample=sample
+            model, system, temperature=temperature, max_tokens=self.settings.max_tokens, sample=sample
         )
 
     def _write_prompt(self, new: Sequence[Misalignment], interface: Interface) -> str:
         values = {
             "covered": rules_text(interface),
             "new": misalignments_text(new),
-            "samples": self._samples(new, interface),
+            "samples": self.samples(new, interface),
         }
         return render("optimizer/write", values)
 
@@ -172,23 +162,23 @@ class Optimizer:
             source = parse_code(reply, current=interface.source)
             check_source(source, interface.contract)
             candidate = interface.model_copy(update={"name": "llm", "source": source})
-            self._trial(candidate, new)
+            self.trial(candidate, new)
             return candidate
 
-        return dialogue.ask(prompt, accept, tries=self._settings.code_tries)
+        return dialogue.ask(prompt, accept, tries=self.settings.code_tries)
 
     def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> tuple[CheckVerdict, str]:
         """Check a candidate by experiments; also return their number in words."""
-        settings = self._settings
+        settings = self.settings
         dialogue = ModelDialogue(
-            self._checker,
-            render("optimizer/checker", interface_values(candidate, self._action_format)),
+            self.checker,
+            render("optimizer/checker", interface_values(candidate, self.action_format)),
             temperature=settings.analyzer_temperature,
             max_tokens=settings.max_tokens,
         )
         values = {"new": numbered_text(new), "turns": settings.operations, "most": MOST_OPERATIONS}
         opening = render("optimizer/check", values)
-        simulator = self._new_simulator(candidate, failures_in(new))
+        simulator = self.new_simulator(candidate, failures_in(new))
         try:
             verdict = verify(dialogue, simulator, opening, partial(parse_checker_move, claims=len(new)), settings)
         finally:

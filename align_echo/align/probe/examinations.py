@@ -196,7 +196,6 @@ def _could_be_helped(lab: Lab, lists: DecisionLists, state: LabState, action: st
 
 # ---------------------------------------------------------------- examinations
 
-ROUNDS = 1
 TESTS_PER_CONTEXT = 2
 """Tests per rule, task and context of its names."""
 
@@ -242,11 +241,10 @@ def refine(
     cycles = max(1, round(lab.pace * CYCLES))
     with suppress(BudgetSpentError):
         for cycle in range(cycles):
-            for _ in range(ROUNDS):
-                candidate = known.with_rules(learn(known, _latest(cases), lab.copies, lab.budget.check))
-                tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
-                for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=lists):
-                    cases += new_cases
+            candidate = known.with_rules(learn(known, _latest(cases), lab.copies, lab.budget.check))
+            tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
+            for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=lists):
+                cases += new_cases
             lab.budget.check()
             candidate = known.with_rules(learn(known, _latest(cases), lab.copies, lab.budget.check))
             passes = EXAMINATIONS if cycle == cycles - 1 else 2

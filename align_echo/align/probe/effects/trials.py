@@ -16,10 +16,9 @@ from functools import partial
 from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.fixes import FixSearch, read_texts
+from align_echo.align.probe.effects.fixes import FixSearch, exception_in_words, read_texts
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.effects.proposals import PageRecord
-from align_echo.align.probe.effects.words import exception_in_words
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
 from align_echo.interface.rules.edits import apply_edit, undo_edit
