@@ -41,8 +41,7 @@ from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe import rule_file
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.effects.outcomes import distinct_actions, episode_actions, episode_texts
-from align_echo.align.probe.findings import merge_records
-from align_echo.align.probe.rule_file import WRONG, merge_rules, read_rule_set, rules_in
+from align_echo.align.probe.rule_file import WRONG, merge_rules, read_rule_set, report, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
 from align_echo.errors import ModelError, NoAnswerError, ReplyFormatError
@@ -197,7 +196,6 @@ class HybridBackend:
         self._seed = seed
         self._note = note or (lambda _: None)
         self._say = on_progress or (lambda _: None)
-        self._counted = 0
 
     def describe(self) -> dict[str, str]:
         """Describe models, endpoints or weights, prompt hashes and settings."""
@@ -395,64 +393,38 @@ class HybridBackend:
     # ------------------------------------------------------------ Algorithm 1, stage 2
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """Write an interface for the new misalignments: the probe's rules, rewritten, plus the others."""
-        details: list[dict[str, Any]] = [json.loads(misalignment.detail) for misalignment in new]
-        own = [("confirmed" in detail or "withdrawn" in detail) for detail in details]
-        of_probe = [misalignment for misalignment, mine in zip(new, own, strict=True) if not mine]
-        of_model = [misalignment for misalignment, mine in zip(new, own, strict=True) if mine]
-        rules = read_rule_set(interface.source)
-        written = self._probe.optimize(of_probe, interface)
-        rules = read_rule_set(written.source) or rules
-        gone = [detail["withdrawn"] for detail in details if "withdrawn" in detail]
-        if rules is not None and gone:
-            left = tuple(rule for rule in rules.rules if rule.model_dump(mode="json") not in gone)
-            rules = rules.model_copy(update={"rules": left})
-        added = [detail for detail in details if "confirmed" in detail]
-        if added:
-            proposed = reduce(merge_rules, (load_rules(detail["ruleset"]) for detail in added))
-            rules = merge_rules(rules, self._worded(proposed, interface))
-        records = merge_records(written.provenance.rules, of_model)
-        provenance = written.provenance.model_copy(
-            update={
-                "backend": self.name,
-                "rules": records,
-                "unresolved": list_unresolved(interface.provenance.unresolved, of_model),
-                "iterations": interface.provenance.iterations + 1,
-                "engine_steps": interface.provenance.engine_steps + self._steps_since(),
-                "training_tasks": tuple(
-                    dict.fromkeys(
-                        (*written.provenance.training_tasks, *(rule.task_id for rule in of_model), *self._fresh)
-                    )
-                ),
-            }
-        )
-        source = written.source
+        """Write an interface for the new misalignments, with the model's words for its own rules."""
+        written = self._probe.optimize(new, interface)
+        rules, source = read_rule_set(written.source), written.source
+        unresolved = list_unresolved(interface.provenance.unresolved, new)
+        provenance = written.provenance.model_copy(update={"backend": self.name, "unresolved": unresolved})
         if rules is not None and rules.rules:
-            source = write_source(written.source, written.contract, rules, records)
+            details = [json.loads(misalignment.detail) for misalignment in new]
+            own = [load_rules(detail["ruleset"]) for detail in details if "confirmed" in detail]
+            rules = self._worded(rules, reduce(merge_rules, own), interface) if own else rules
+            source = write_source(interface.source, interface.contract, rules, provenance.rules)
         return written.model_copy(update={"name": self.name, "source": source, "provenance": provenance})
 
-    def _steps_since(self) -> int:
-        """Count engine steps since the last call."""
-        steps = self._probe.lab.steps
-        since, self._counted = steps - self._counted, steps
-        return since
-
-    def _worded(self, rules: RuleSet, interface: Interface) -> RuleSet:
+    def _worded(self, rules: RuleSet, own: RuleSet, interface: Interface) -> RuleSet:
+        """Return rules with the model's words for its own ones."""
         self._say(f"asking {self._optimizer.name} for words")
         try:
-            return reword_rules(
-                rules,
+            worded = reword_rules(
+                own,
                 self._optimizer,
                 self._settings,
                 environment=interface.contract.environment,
                 action_format=self._action_format,
                 note=self._note,
-            )
+            ).rules
         except BudgetSpentError as error:
             self._note(f"the rules are told in plain words: the budget of {error} is spent")
             return rules
+        told = tuple(worded[own.rules.index(rule)] if rule in own.rules else rule for rule in rules.rules)
+        return rules.model_copy(update={"rules": told})
 
 
+# ---------------------------------------------------------------- what is reported
 
 
 def about(hypothesis: Hypothesis, tally: HypothesisCounts, rules: RuleSet, failed_task: str) -> Misalignment:
@@ -477,16 +449,15 @@ def about(hypothesis: Hypothesis, tally: HypothesisCounts, rules: RuleSet, faile
 def about_wrong(rule: Rule, hypothesis: Hypothesis, tally: HypothesisCounts) -> Misalignment:
     """Report an existing rule refuted by a trial."""
     task_id, action, *_ = (*tally.counterexample.split(": "), "", "")
-    return Misalignment(
-        task_id=task_id,
-        action_type=list_forms(hypothesis)[0],
-        action=action or list_forms(hypothesis)[0],
+    return report(
+        f"{WRONG}{in_words(hypothesis)}",
+        (task_id, action or list_forms(hypothesis)[0]),
+        tally.evidence,
+        None,
+        kind=list_forms(hypothesis)[0],
         intent="follow the interface's hint",
-        rule=f"{WRONG}{in_words(hypothesis)}",
-        sufficient_feedback="leave the hint out",
-        kind="bug-of-current",
-        evidence=tally.evidence,
-        detail=json.dumps({"withdrawn": rule.model_dump(mode="json")}),
+        feedback="leave the hint out",
+        dropped=rule.text,
     )
 
 
