@@ -337,12 +337,7 @@ def judge_meaning(
 
 def _followed(judge: ActionJudge, trajectory: Trajectory) -> list[AgentStep]:
     """Replay an episode in the lab."""
-    state, actions = judge.lab.start(trajectory.task_id), list[AgentStep]()
-    for step in trajectory.steps:
-        if step.action is not None and step.raw_observation is not None and not state.over:
-            actions.append(AgentStep(state, step.action, judge.taken(state, step.action)))
-            state = judge.lab.after(state, step.action)
-    return actions
+    return [AgentStep(state, action, judge.taken(state, action)) for state, action, _ in judge.lab.replay(trajectory)]
 
 
 def _said(episodes: Sequence[Sequence[AgentStep]], form: str) -> list[tuple[LabState, dict[str, str]]]:

@@ -560,14 +560,9 @@ def _plain(name: str, heard: AnswerCounts) -> list[str]:
 
 def _replayed(lab: Lab, trajectory: Trajectory) -> Iterator[tuple[str, str, str, bool]]:
     """Replay an episode and yield (answer before, action, answer, refused)."""
-    state = lab.start(trajectory.task_id)
-    for step in trajectory.steps:
-        if step.action is None or step.raw_observation is None or state.over:
-            continue
-        child = lab.after(state, step.action)
-        refused = step.action not in state.admissible and child.admissible == state.admissible and not child.over
-        yield state.observation, step.action, child.observation, refused
-        state = child
+    for state, action, child in lab.replay(trajectory):
+        refused = action not in state.admissible and child.admissible == state.admissible and not child.over
+        yield state.observation, action, child.observation, refused
 
 
 def _try_others(lab: Lab, task_id: str, rng: random.Random, heard: AnswerCounts) -> None:

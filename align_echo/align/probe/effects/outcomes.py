@@ -188,17 +188,13 @@ class Observer:
 
     def replay(self, trajectory: Trajectory) -> Iterator[Instance]:
         """Play an agent's episode again."""
-        state = self.lab.start(trajectory.task_id)
-        for step in trajectory.steps:
-            if step.action is None or step.raw_observation is None or state.over:
-                continue
-            self.spoken[trajectory.task_id][step.action] += 1
-            instance = self.play(state, step.action)
+        for state, action, _ in self.lab.replay(trajectory):
+            self.spoken[trajectory.task_id][action] += 1
+            instance = self.play(state, action)
             if instance is not None:
                 self.said_forms.add(instance.tree.form)
                 self.said_names[trajectory.task_id] |= {*map(text_of, instance.tree.arguments)}
                 yield instance
-            state = self.lab.after(state, step.action)
 
     def witness_actions(self, instance: Instance) -> list[str]:
         """Return actions whose answers may show that a state changed: the action again, other forms on the same names,
