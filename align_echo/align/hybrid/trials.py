@@ -200,7 +200,7 @@ def try_as_told(
                 observer.note(instance)
     search = FixSearch(observer)
     search.learn_values()
-    return try_rules(observer, search, rules, tasks, rng, say)
+    return try_rules(search, rules, tasks, rng, say)
 
 
 # ---------------------------------------------------------------- by kind

@@ -59,7 +59,7 @@ def analyze(
     pages = PageRecord(observer)
     with suppress(BudgetSpentError):
         lost = {id(trajectory) for trajectory in failed}
-        _search(observer, search, pages, failed, [each for each in played if id(each) not in lost], rng, say)
+        _search(search, pages, failed, [each for each in played if id(each) not in lost], rng, say)
     rules = list(search.rules())
     with suppress(BudgetSpentError):
         rules += [*pages.rules(), *plain_rules(search, failed)]
@@ -67,8 +67,8 @@ def analyze(
     ruleset = _rule_set(search, [*(before.rules if before is not None else ()), *rules])
     untouched = [task_id for task_id in fresh if task_id not in {each.task_id for each in failed}]
     seen = list(dict.fromkeys(each.task_id for each in failed))
-    ruleset, _ = try_rules(observer, search, ruleset, seen, rng, say)
-    ruleset, book = try_rules(observer, search, ruleset, untouched, rng, say)
+    ruleset, _ = try_rules(search, ruleset, seen, rng, say)
+    ruleset, book = try_rules(search, ruleset, untouched, rng, say)
     for rule in ruleset.rules:
         if isinstance(rule, TurnLimit):
             for trajectory in cut_short(failed):
@@ -81,7 +81,6 @@ def analyze(
 
 
 def _search(
-    observer: Observer,
     search: FixSearch,
     pages: PageRecord,
     failed: Sequence[Trajectory],
@@ -90,8 +89,7 @@ def _search(
     say: Say,
 ) -> None:
     """Play the episodes again, and search what helps where an action was refused. Raises `BudgetSpentError`."""
-    lab = observer.lab
-    played: list[Instance] = []
+    observer, played = search.observer, list[Instance]()
     for number, trajectory in enumerate([*won, *failed]):
         say(f"playing what was refused: episode {number + 1} of {len(failed) + len(won)}")
         instances = list(observer.replay(trajectory))
@@ -108,11 +106,11 @@ def _search(
     if observer.lists:
         wander(observer, tasks, rng)
     for number in range(ROUNDS):
-        say(f"searching what helps: round {number + 1} of {ROUNDS} ({lab.steps} engine steps so far)")
+        say(f"searching what helps: round {number + 1} of {ROUNDS} ({observer.lab.steps} engine steps so far)")
         search.learn_values()
         search.study(observer.scale_steps(SEARCH_STEPS) // ROUNDS)
         if number + 1 < ROUNDS:
-            explore(observer, search, _rule_set(search, search.rules()), tasks, rng, pages)
+            explore(search, _rule_set(search, search.rules()), tasks, rng, pages)
 
 
 def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
