@@ -303,7 +303,7 @@ def _exception(
 
 
 def _walk(
-    search: FixSearch, rules: RuleSet, task_id: str, said: Sequence[str], rng: random.Random, book: TrialBook, heeds: bool
+    search: FixSearch, rules: RuleSet, task_id: str, said: list[str], rng: random.Random, book: TrialBook, heeds: bool
 ) -> list[Instance]:
     """Walk through a task as an agent of no skill, and try each message. Return what was played."""
     observer, played = search.observer, list[Instance]()
