@@ -11,6 +11,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -160,6 +161,7 @@ def _is_mended(rule: Rule, other: Rule) -> bool:
     return same and other.text.startswith(rule.text.removesuffix("."))
 
 
+@dataclass
 class HybridBackend:
     """Backend with a probe and a chat model. `probe` learns first and shares its lab; `analyzer_model` proposes
     hypotheses and `optimizer_model` words the confirmed ones.
@@ -169,39 +171,23 @@ class HybridBackend:
     """
 
     name = "hybrid"
-
-    def __init__(
-        self,
-        probe: ProbeBackend,
-        fresh_tasks: Sequence[str],
-        *,
-        analyzer_model: ChatModel,
-        optimizer_model: ChatModel,
-        action_format: str,
-        settings: LlmSettings | None = None,
-        is_invalid: Callable[[str], bool] | None = None,
-        allow_untested: bool = False,
-        seed: int = 0,
-        note: Callable[[str], None] | None = None,
-        on_progress: Callable[[str], None] | None = None,
-    ) -> None:
-        self._probe = probe
-        self._fresh = list(fresh_tasks)
-        self._analyzer = analyzer_model
-        self._optimizer = optimizer_model
-        self._action_format = action_format
-        self._settings = settings or LlmSettings()
-        self._is_invalid = is_invalid
-        self._allow_untested = allow_untested
-        self._seed = seed
-        self._note = note or (lambda _: None)
-        self._say = on_progress or (lambda _: None)
+    probe: ProbeBackend
+    fresh_tasks: Sequence[str]
+    analyzer_model: ChatModel
+    optimizer_model: ChatModel
+    action_format: str
+    settings: LlmSettings = field(default_factory=LlmSettings)
+    is_invalid: Callable[[str], bool] | None = None
+    allow_untested: bool = False
+    seed: int = 0
+    note: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
 
     def describe(self) -> dict[str, str]:
         """Describe models, endpoints or weights, prompt hashes and settings."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in (*PROMPTS, *WORDING_PROMPTS)}
-        settings = {"allow_untested": str(self._allow_untested), "max_tokens": str(self._settings.max_tokens)}
-        models = described_models(analyzer=self._analyzer, optimizer=self._optimizer)
+        settings = {"allow_untested": str(self.allow_untested), "max_tokens": str(self.settings.max_tokens)}
+        models = described_models(analyzer=self.analyzer_model, optimizer=self.optimizer_model)
         return {**models, **prompts, **settings}
 
     # ------------------------------------------------------------ Algorithm 1, stage 1
@@ -214,11 +200,11 @@ class HybridBackend:
         Also reports earlier rules refuted by now. Where the budget ends, hypotheses count by their trials so far.
         Raises `ModelError`.
         """
-        from_probe, lost = self._probe.analyze(played, known, interface), failed(played)
+        from_probe, lost = self.probe.analyze(played, known, interface), failed(played)
         try:
             return [*from_probe, *self._from_model(lost, played, known, from_probe, interface)]
         except BudgetSpentError as error:
-            self._note(f"no hypothesis was tried: the budget of {error} was spent before")
+            self.note(f"no hypothesis was tried: the budget of {error} was spent before")
             return from_probe
 
     def _from_model(
@@ -236,18 +222,18 @@ class HybridBackend:
         known_rules = [record.text for record in interface.provenance.rules]
         known_rules += [misalignment.rule for misalignment in (*known, *from_probe)]
         proposer = Proposer(
-            self._analyzer,
-            self._settings,
+            self.analyzer_model,
+            self.settings,
             lost,
             self._openings(self._untouched(lost)[:OPENINGS]),
             known_rules,
             interface,
-            self._action_format,
-            self._note,
+            self.action_format,
+            self.note,
         )
-        self._say(f"asking {self._analyzer.name} for hypotheses")
+        self.on_progress(f"asking {self.analyzer_model.name} for hypotheses")
         hypotheses = proposer.propose()
-        self._note(f"{len(hypotheses)} hypotheses proposed by {self._analyzer.name}")
+        self.note(f"{len(hypotheses)} hypotheses proposed by {self.analyzer_model.name}")
         new = [hypothesis for hypothesis in hypotheses if hypothesis not in before]
         tried = self._tried(lost, [*before, *new], base)
         reported = [
@@ -258,15 +244,15 @@ class HybridBackend:
             refuted = self._attacked(lost, fresh, interface)
             if refuted:
                 narrower = [hypothesis for hypothesis in proposer.narrow(refuted) if hypothesis not in (*before, *new)]
-                self._note(f"{len(refuted)} refuted by counter-experiments; {len(narrower)} narrower ones proposed")
+                self.note(f"{len(refuted)} refuted by counter-experiments; {len(narrower)} narrower ones proposed")
                 again = self._tried(lost, narrower, base)
                 fresh += again
                 self._attacked(lost, again, interface)
         except BudgetSpentError as error:
-            self._note(f"not all counter-experiments were tried: the budget of {error} is spent")
+            self.note(f"not all counter-experiments were tried: the budget of {error} is spent")
         told = self._told(lost, fresh, base)
         for number, (hypothesis, tally, _) in enumerate(fresh):
-            self._note(outcome_line(hypothesis, tally, allow_untested=self._allow_untested))
+            self.note(outcome_line(hypothesis, tally, allow_untested=self.allow_untested))
             if number in told and not tally.refuted:
                 reported.append(about(hypothesis, tally, told[number], lost[0].task_id))
         return reported
@@ -278,11 +264,11 @@ class HybridBackend:
         told: dict[int, RuleSet] = {}
         for number, (hypothesis, tally, judge) in enumerate(fresh):
             verdict = verdict_on(hypothesis, tally)
-            if verdict in ("kept", "played") or (verdict == "untested" and self._allow_untested):
+            if verdict in ("kept", "played") or (verdict == "untested" and self.allow_untested):
                 rule = self._as_rule(hypothesis, tally, judge)
                 if rule is not None:
                     told[number] = rule_set([rule], base, judge.grammar, judge.refusals())
-        if self._probe.lists(lost[0].task_id):
+        if self.probe.lists(lost[0].task_id):
             return told
         count = len(told) + 1
         while told and len(told) < count:  # a rule that fell may have spoken in another's place
@@ -299,8 +285,8 @@ class HybridBackend:
     ) -> dict[int, RuleSet]:
         """Try rules together as agents are told them. Return those that helped; the others are refuted."""
         together = reduce(merge_rules, told.values(), base)
-        rng = random.Random(f"{self._seed}/told")
-        left, book = try_as_told(self._probe.lab, together, lost, self._untouched(lost)[:TASKS], rng, self._say)
+        rng = random.Random(f"{self.seed}/told")
+        left, book = try_as_told(self.probe.lab, together, lost, self._untouched(lost)[:TASKS], rng, self.on_progress)
         stand: dict[int, RuleSet] = {}
         for number, rules in told.items():
             (rule,) = rules.rules
@@ -320,7 +306,7 @@ class HybridBackend:
         for new in filter(None, (rules_in(misalignment.detail) for misalignment in from_probe)):
             rules = merge_rules(rules, new)
         rules = rules or RuleSet(reader=fit_reader(episode_texts(played), episode_actions(played)))
-        forms = {form.name: form for form in (*declared_forms(self._action_format), *rules.forms)}
+        forms = {form.name: form for form in (*declared_forms(self.action_format), *rules.forms)}
         forms |= {form.name: form for form in seen_forms(distinct_actions(played), forms.values()) if form.tool}
         return rules.model_copy(update={"forms": tuple(forms.values())})
 
@@ -337,11 +323,11 @@ class HybridBackend:
                 played=played,
             )
         except ValueError as error:
-            self._note(f"left out: {in_words(hypothesis)} ({error})")
+            self.note(f"left out: {in_words(hypothesis)} ({error})")
             return None
 
     def _openings(self, tasks: Sequence[str]) -> Openings:
-        lab = self._probe.lab
+        lab = self.probe.lab
         return [(task_id, "\n".join(lab.env.opening(lab.start(task_id).observation))) for task_id in tasks]
 
     def _tried(
@@ -349,12 +335,12 @@ class HybridBackend:
     ) -> list[TriedHypothesis]:
         if not hypotheses:
             return []
-        rng = random.Random(f"{self._seed}/hypotheses")
+        rng = random.Random(f"{self.seed}/hypotheses")
         fresh = self._untouched(failed)[:TASKS]
-        lab = self._probe.lab
+        lab = self.probe.lab
         grammar = ActionGrammar(fit_forms(hypotheses, base.forms))
         tallies, judge = run_trials(
-            lab, hypotheses, failed, fresh, rng, self._say, grammar, base.reader, self._is_invalid
+            lab, hypotheses, failed, fresh, rng, self.on_progress, grammar, base.reader, self.is_invalid
         )
         return [TriedHypothesis(*pair, judge) for pair in zip(hypotheses, tallies, strict=True)]
 
@@ -369,17 +355,17 @@ class HybridBackend:
         seen = (episode.task_id for episode in failed)
         tasks = list(dict.fromkeys((*untouched[:OPENINGS], *seen, *untouched)))[:SHOWN_TASKS]
         if len(tasks) < MIN_TASKS:
-            self._note(f"no claim can be tested in {MIN_TASKS} tasks: the run has {quantity(len(tasks), 'task')}")
+            self.note(f"no claim can be tested in {MIN_TASKS} tasks: the run has {quantity(len(tasks), 'task')}")
         openings = [(task_id, clip(text, OPENING_CHARACTERS)) for task_id, text in self._openings(tasks)]
         claims = [(in_words(each.hypothesis), list_trials(each.hypothesis)) for each in standing]
-        self._say(f"asking {self._analyzer.name} for counter-experiments")
+        self.on_progress(f"asking {self.analyzer_model.name} for counter-experiments")
         trials = ask_attack(
-            self._analyzer,
-            self._settings,
-            attack_system(interface.contract.environment, self._action_format),
+            self.analyzer_model,
+            self.settings,
+            attack_system(interface.contract.environment, self.action_format),
             claims,
             openings,
-            self._note,
+            self.note,
         )
         for number, each in enumerate(standing):
             play_attack(each.judge, each.hypothesis, each.tally, trials.get(number, ()))
@@ -388,13 +374,13 @@ class HybridBackend:
     def _untouched(self, failed: Sequence[Trajectory]) -> list[str]:
         """Return fresh tasks without a shown failure; all if there are none."""
         seen = {trajectory.task_id for trajectory in failed}
-        return [task_id for task_id in self._fresh if task_id not in seen] or self._fresh
+        return [task_id for task_id in self.fresh_tasks if task_id not in seen] or list(self.fresh_tasks)
 
     # ------------------------------------------------------------ Algorithm 1, stage 2
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         """Write an interface for the new misalignments, with the model's words for its own rules."""
-        written = self._probe.optimize(new, interface)
+        written = self.probe.optimize(new, interface)
         rules, source = read_rule_set(written.source), written.source
         unresolved = list_unresolved(interface.provenance.unresolved, new)
         provenance = written.provenance.model_copy(update={"backend": self.name, "unresolved": unresolved})
@@ -407,18 +393,18 @@ class HybridBackend:
 
     def _worded(self, rules: RuleSet, own: RuleSet, interface: Interface) -> RuleSet:
         """Return rules with the model's words for its own ones."""
-        self._say(f"asking {self._optimizer.name} for words")
+        self.on_progress(f"asking {self.optimizer_model.name} for words")
         try:
             worded = reword_rules(
                 own,
-                self._optimizer,
-                self._settings,
+                self.optimizer_model,
+                self.settings,
                 environment=interface.contract.environment,
-                action_format=self._action_format,
-                note=self._note,
+                action_format=self.action_format,
+                note=self.note,
             ).rules
         except BudgetSpentError as error:
-            self._note(f"the rules are told in plain words: the budget of {error} is spent")
+            self.note(f"the rules are told in plain words: the budget of {error} is spent")
             return rules
         told = tuple(worded[own.rules.index(rule)] if rule in own.rules else rule for rule in rules.rules)
         return rules.model_copy(update={"rules": told})
