@@ -63,7 +63,7 @@ def best_iteration(records: Sequence[IterationRecord]) -> int:
     if last not in shares:
         return made_in[last]
     best = min(shares, key=lambda version: (shares[version].value, version != last))
-    return made_in[best if _clearly_less(shares[best], shares[last]) else last]
+    return made_in[best if shares[best].high < shares[last].low else last]  # the intervals do not overlap
 
 
 def compute_failure_shares(records: Sequence[IterationRecord]) -> dict[str, Estimate]:
@@ -74,11 +74,6 @@ def compute_failure_shares(records: Sequence[IterationRecord]) -> dict[str, Esti
         failed[record.version_before] += record.failed
         played[record.version_before] += record.tasks - record.faults
     return {version: wilson(failed[version], count) for version, count in played.items() if count}
-
-
-def _clearly_less(share: Estimate, bound: Estimate) -> bool:
-    """Check if `share` is below `bound`, with no overlap of the intervals."""
-    return share.high < bound.low
 
 
 # ---------------------------------------------------------------- algorithm 1 of ALIGN

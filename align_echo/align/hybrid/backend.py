@@ -424,7 +424,7 @@ def about(hypothesis: Hypothesis, tally: HypothesisCounts, rules: RuleSet, faile
         task_id=task_id or failed_task,
         action_type=list_forms(hypothesis)[0],
         action=action or list_forms(hypothesis)[0],
-        intent=_intent(hypothesis),
+        intent=f"do `{hypothesis.right}`" if isinstance(hypothesis, WrongWording) else "get on with the task",
         rule=rule.text.removeprefix(UNTESTED).removesuffix("."),
         sufficient_feedback=_written_hint(rule.say, hypothesis),
         evidence=tally.evidence,
@@ -479,12 +479,6 @@ def list_unresolved(old: Sequence[str], new: Sequence[Misalignment]) -> tuple[st
     gone = {misalignment.text.replace(WRONG, "", 1) for misalignment in new if misalignment.kind == "bug-of-current"}
     untested = [each.text for each in new if not json.loads(each.detail).get("confirmed", True)]
     return tuple(dict.fromkeys((*(text for text in old if text not in gone), *untested)))
-
-
-def _intent(hypothesis: Hypothesis) -> str:
-    if isinstance(hypothesis, WrongWording):
-        return f"do `{hypothesis.right}`"
-    return "get on with the task"
 
 
 # ---------------------------------------------------------------- the words in which agents are told what holds
@@ -632,12 +626,8 @@ def _head(contract: InterfaceContract, rules: RuleSet, known: Sequence[RuleRecor
     if untested:
         lines += ["", "Not tested, since no state was found that could decide them (--allow-untested):"]
         lines += [f"- {text}." for text in untested]
-    return _as_docstring("\n".join(lines))
-
-
-def _as_docstring(text: str) -> str:
-    """Quote any text as a docstring."""
-    return '"""' + text.replace("\\", "\\\\").replace('"""', "'''").rstrip('"') + '\n"""'
+    quoted = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''").rstrip('"')
+    return f'"""{quoted}\n"""'
 
 
 def _without_docstring(source: str) -> str:

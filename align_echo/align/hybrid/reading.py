@@ -309,7 +309,10 @@ def judge_meaning(
     judge: ActionJudge, instead: WrongWording, failed: Sequence[Trajectory]
 ) -> tuple[Meaning, tuple[str, str, str]]:
     """Judge if agents mean the right wording by the wrong one; if not, also return task, action and reason."""
-    episodes = [_followed(judge, trajectory) for trajectory in failed]
+    episodes = [
+        [AgentStep(state, action, judge.taken(state, action)) for state, action, _ in judge.lab.replay(trajectory)]
+        for trajectory in failed
+    ]
     states = _said(episodes, instead.wrong)
     seen = [_near(judge, state, names, instead.right) for state, names in states]
     nearest = [near for near, _ in seen if near]
@@ -333,11 +336,6 @@ def judge_meaning(
     clear = clear and (own >= MARGIN * habitual if worked else MARGIN * own >= habitual)
     clear = clear and (own >= COMMON * len(states) if known else not stuck)
     return ("meant" if clear and _may_be_meant(episodes, instead, known=known) else "cannot be told"), ("", "", "")
-
-
-def _followed(judge: ActionJudge, trajectory: Trajectory) -> list[AgentStep]:
-    """Replay an episode in the lab."""
-    return [AgentStep(state, action, judge.taken(state, action)) for state, action, _ in judge.lab.replay(trajectory)]
 
 
 def _said(episodes: Sequence[Sequence[AgentStep]], form: str) -> list[tuple[LabState, dict[str, str]]]:

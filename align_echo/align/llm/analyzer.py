@@ -164,8 +164,12 @@ def verify(
     and `ModelError`.
     """
     prompt, left = opening, settings.operations
+
+    def read(reply: str) -> ExperimentRequests | Concluded:
+        return parse(reply, simulator.outcomes, left > 0)
+
     while True:
-        move = _next_move(dialogue, simulator, prompt, parse, left > 0, settings.format_tries)
+        move = dialogue.ask(prompt, read, tries=settings.format_tries)
         if not isinstance(move, ExperimentRequests):
             return move
         done: list[ExperimentResult] = []
@@ -175,17 +179,6 @@ def verify(
                 break
         left -= len(done)
         prompt = outcomes_text(done, left, len(move.requests) + move.dropped - len(done))
-
-
-def _next_move(
-    dialogue: ModelDialogue,
-    simulator: Simulator,
-    prompt: str,
-    parse: MoveParser[Concluded],
-    may_request: bool,
-    tries: int,
-) -> ExperimentRequests | Concluded:
-    return dialogue.ask(prompt, lambda reply: parse(reply, simulator.outcomes, may_request), tries=tries)
 
 
 def outcomes_text(outcomes: Sequence[ExperimentResult], left: int, dropped: int = 0) -> str:

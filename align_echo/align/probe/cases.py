@@ -173,17 +173,10 @@ def is_so(lab: Lab, state: LabState, action: str) -> bool:
     """
     state.so = {} if state.so is None else state.so
     if action not in state.so:
-        state.so[action] = _is_undone(lab, state, action)
+        children = (lab.after(state, step) for step in sorted(state.admissible))
+        possible = (child for child in children if not child.over and lab.takes(child, action))
+        state.so[action] = any(lab.key(lab.after(child, action)) == lab.key(state) for child in possible)
     return state.so[action]
-
-
-def _is_undone(lab: Lab, state: LabState, action: str) -> bool:
-    for step in sorted(state.admissible):
-        child = lab.after(state, step)
-        allowed = not child.over and lab.takes(child, action)
-        if allowed and lab.key(lab.after(child, action)) == lab.key(state):
-            return True
-    return False
 
 
 def _related(situation: Situation, names: Sequence[str]) -> set[str]:

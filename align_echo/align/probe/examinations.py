@@ -181,17 +181,12 @@ def doubted_forms(lab: Lab, lists: DecisionLists, failed: Iterable[Trajectory]) 
         if form not in lists.vocabulary.forms:
             doubted.add(form)
             continue
-        verdict = obey(lab, lists, state, action)
-        if verdict.wrong if verdict else _could_be_helped(lab, lists, state, action):
+        if (verdict := obey(lab, lists, state, action)) is not None:
+            doubted |= {form} if verdict.wrong else set()
+        elif (case := try_case(lab, lists, state, action)).already or case.steps:
             doubted.add(form)
     lab.forget()
     return doubted
-
-
-def _could_be_helped(lab: Lab, lists: DecisionLists, state: LabState, action: str) -> bool:
-    """Check if a refused action could be explained: by enabling steps, or as already in effect."""
-    case = try_case(lab, lists, state, action)
-    return case.already or bool(case.steps)
 
 
 # ---------------------------------------------------------------- examinations

@@ -272,6 +272,10 @@ def about_wrong_rules(lists: DecisionLists, trials: TrialCounts) -> Iterable[Mis
             )
 
 
+FEEDBACK = {"now": "write the form that is understood", "already": "it is already so"}
+"""What helps with actions that are allowed in other words, or in effect."""
+
+
 def about_rules(
     vocabulary: Vocabulary, learned: Iterable[DecisionRule], trials: TrialCounts, cases: Sequence[Case]
 ) -> Iterable[Misalignment]:
@@ -289,14 +293,8 @@ def about_rules(
             RuleSet(rules=(rule,)),
             kind=rule.form,
             intent=f"`{example.action}` at once",
-            feedback=_feedback(step),
+            feedback=FEEDBACK.get(step, f"you need to `{step}` first"),
         )
-
-
-def _feedback(step: str) -> str:
-    if step == "now":
-        return "write the form that is understood"
-    return "it is already so" if step == "already" else f"you need to `{step}` first"
 
 
 def _examples(alone: DecisionLists, rule: DecisionRule, cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:

@@ -217,13 +217,10 @@ class _Table:
             conjunctions += [(chosen, matched) for chosen, matched, _ in beam]
         return conjunctions
 
-    def _cost(self, chosen: tuple[int, ...]) -> float:
-        return sum(self.prices[index] for index in chosen)
-
     def _worth(self, conclusion: Conclusion, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
         right = (bits & self.right[conclusion] & open_cases).bit_count()
         wrong = (bits & ~self.right[conclusion]).bit_count()
-        return right - _WRONG * wrong - self._cost(chosen)
+        return right - _WRONG * wrong - sum(self.prices[index] for index in chosen)
 
     def _sound(self, conclusion: Conclusion, bits: int) -> bool:
         agreeing = bits & self.right[conclusion]

@@ -166,14 +166,13 @@ class FixSearch:
         """Return the kinds of names of each argument with which forms took effect; none for an argument of which most
         kinds came once."""
         return {
-            form: tuple(() if self._holds_values(counts) else _repeated_kinds(counts) for counts in slots)
+            form: tuple(
+                _repeated_kinds(counts) if all(isinstance(self.as_value[text], str) for text in counts) else ()
+                for counts in slots
+            )
             for form, slots in self.values.items()
             if slots and self.observer.acts(form)
         }
-
-    def _holds_values(self, counts: Iterable[str]) -> bool:
-        """Whether an argument holds other values than texts."""
-        return any(not isinstance(self.as_value[text], str) for text in counts)
 
     def known_values(self, form: str) -> dict[int, list[JsonValue]]:
         """Return the values of each argument that worked, the most frequent first."""

@@ -191,20 +191,9 @@ def guide(rules: RuleSet, lab: Lab | None = None, state: LabState | None = None)
 
 # ---------------------------------------------------------------- rules in words
 
-
-def reach_in_words(travel: str) -> str:
-    """Write the rule about things in other places."""
-    way = fill(travel, ["the place where it was seen"])
-    return f"An action is refused when a thing it names is not in sight here: `{way}` first"
-
-
+REACH_IN_WORDS = "An action is refused when a thing it names is not in sight here: `{}` first"
 BARE_IN_WORDS = "A thing is named by the words that the engine has for it, without any others around them"
-"""Rule about names with extra words."""
-
-
-def sure_in_words(templates: Iterable[str]) -> str:
-    """Write the rule about forms accepting any name at hand."""
-    return "Whatever is in sight can be named in " + write_forms(templates)
+"""Rules about things in other places, and about names with extra words."""
 
 
 # ---------------------------------------------------------------- the probe's analysis on offered vocabulary
@@ -242,11 +231,6 @@ def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
     )
 
 
-def silent_on_names(answers: Iterable[str], survey: VocabularySurvey) -> list[str]:
-    """Select answers without a name; naming an object or place is informative."""
-    return [text for text in answers if not lift_names(survey.names | survey.places, text)[1]]
-
-
 def analyze(
     lab: Lab,
     failed: Sequence[Trajectory],
@@ -262,7 +246,8 @@ def analyze(
         return []
     tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
     survey = _surveyed(lab, answers, tasks, rng, say)
-    survey.uninformative = silent_on_names(answers, survey)
+    # naming an object or place is informative
+    survey.uninformative = [text for text in answers if not lift_names(survey.names | survey.places, text)[1]]
     if not survey.uninformative:
         return []
     surveyed = tuple(sorted(survey.names))
@@ -270,7 +255,8 @@ def analyze(
     sayings = lifted_sayings(lab, survey, refused)
     places, travel = _merged(lab, old, survey), survey.travel()
     known = before.rules if before is not None else ()
-    moves = [Elsewhere(form=travel, text=reach_in_words(travel))] if travel else []
+    reach = REACH_IN_WORDS.format(fill(travel, ["the place where it was seen"]))
+    moves = [Elsewhere(form=travel, text=reach)] if travel else []
     left = [rule for rule in known if not isinstance(rule, SayInstead) and not (moves and isinstance(rule, Elsewhere))]
     count = len({saying.form for saying in sayings})
     say(f"{len(sayings)} refused sayings, {count} forms ({lab.steps} engine steps so far)")
@@ -408,7 +394,7 @@ def _about_sure(known: Sequence[Rule], always: Sequence[str], trials: TrialCount
     if sure == old:
         return
     examples = [trials.example[SURE + form] for form in [*sure, *old] if SURE + form in trials.example]
-    text = sure_in_words(sure or old)
+    text = f"Whatever is in sight can be named in {write_forms(sure or old)}"
     yield report(
         text if sure else f"{WRONG}{text}",
         examples[0] if examples else ("", letters((sure or old)[0])),
