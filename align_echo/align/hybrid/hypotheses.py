@@ -1,9 +1,9 @@
 """Testable hypotheses a model may propose.
 
 A form is an action with slots {0} to {9} for names: "take {0} from {1}", or {"name": "take", "what": "{0}"} where
-actions are JSON objects. Four kinds: a step an action needs first (`NeededStep`), a wording the environment does not
-understand (`WrongWording`), an action without effect after another (`NoEffect`), and any statement with experiments
-(`StatedClaim`).
+actions are JSON objects: there, order and spaces do not count, and an action may have more keys. Four kinds: a step an
+action needs first (`NeededStep`), a wording the environment does not understand (`WrongWording`), an action without
+effect after another (`NoEffect`), and any statement with experiments (`StatedClaim`).
 
 Not here: reading replies (`reading.py`) and trials (`trials.py`).
 """
