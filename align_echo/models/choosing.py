@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from align_echo.errors import MissingExtraError, UsageError
 from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, read_endpoint
-from align_echo.models.fetching import PACKAGED, packaged_folder, require_packaged
 from align_echo.models.local import ADAPTER, POCKET
+from align_echo.models.packages import PACKAGED, packaged_folder, require_packaged
 from align_echo.types import ChatModel
 
 if TYPE_CHECKING:

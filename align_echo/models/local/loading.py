@@ -235,11 +235,26 @@ def run_vllm(source: str) -> LocalModel:
 
 def load_encoder(source: str) -> ChatEncoder:
     """Build the encoder for a folder's or hub name's tokenizer, with the end tokens of its generation settings."""
-    if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
+    source = tokenizer_source(source)
+    if Path(source).is_dir() and not _has_tokenizer(source):
         advice = _model_within(source) or "save it there too (tokenizer.json)"
         raise MissingDataError(f"{source} holds no tokenizer: {advice}")
     tokenizer = load_tokenizer(source)
     return ChatEncoder(tokenizer, stop_ids=_end_tokens(source))
+
+
+def tokenizer_source(source: str) -> str:
+    """Return the folder or hub name of a model's tokenizer: of an adapter without one it is the base model's.
+
+    Raises `UsageError` for an adapter that names no model.
+    """
+    if not Path(source).is_dir() or _has_tokenizer(source):
+        return source
+    return adapter_base(Path(source)) or source
+
+
+def _has_tokenizer(source: str) -> bool:
+    return any((Path(source) / name).is_file() for name in _TOKENIZERS)
 
 
 def load_tokenizer(source: str) -> PreTrainedTokenizerBase:

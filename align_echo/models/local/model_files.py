@@ -21,6 +21,7 @@ from align_echo.base.files import LARGEST_FILE, open_file
 from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import UsageError
 from align_echo.models.local import ADAPTER
+from align_echo.models.packages import resolve_folder
 
 _READ = ("*.json", "*.jinja", "*.txt", "*.model", "*.safetensors", "additional_chat_templates/*.jinja")
 _LONG = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "added_tokens.json", "*.index.json", "*.model")
@@ -112,7 +113,7 @@ def _shards(folder: Path) -> list[str]:
 def adapter_base(folder: Path) -> str:
     """Return the folder or hub name of an adapter's base model; "" for the folder of a full model.
 
-    Raises `UsageError` for an adapter whose claims exceed its file.
+    Raises `UsageError` for an adapter whose claims exceed its file, and as `resolve_folder`.
     """
     if not (folder / ADAPTER).is_file():
         return ""
@@ -126,6 +127,10 @@ def adapter_base(folder: Path) -> str:
     if any(not isinstance(rank, int) or rank > most for rank in ranks):
         claim = f"claims ranks of {json.dumps(ranks)[:40]}, and the longest side in its file is {most}"
         raise UsageError(f"{ADAPTER} {claim}")
+    base = resolve_folder(base)
+    if Path(base).is_absolute() and not Path(base).is_dir():
+        advice = f"name the folder in {ADAPTER} (base_model_name_or_path)"
+        raise UsageError(f"{base}, which it is for, is not here: {advice}")
     return base
 
 

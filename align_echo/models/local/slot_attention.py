@@ -747,8 +747,11 @@ def use_slots(model: PreTrainedModel) -> str:
     own = str(model.config._attn_implementation)
     try:
         _try_slots(model)
-    except BaseException:
+    except BaseException as error:
         model.set_attn_implementation(own)
+        if isinstance(error, TypeError) and "packed_step" in str(error):  # StableLM, Nemotron
+            why = "its layers pass no keywords on to its attention"
+            raise UsageError(f"{type(model).__name__} is not supported here ({why}): serve it with vllm") from None
         raise
     return own
 

@@ -6,6 +6,7 @@ Not here: PEFT's other kinds of adapters, and merging.
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,6 +47,22 @@ def without_plans() -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
+_DROPPING = re.compile("drop|jitter", re.IGNORECASE)
+
+
+def without_dropout(model: PreTrainedModel) -> None:
+    """Switch off everything random in a model that learns: dropout, dropped layers, jitter of routers.
+
+    The ratio of two log-probabilities of one sample would be one of two models. Its configuration stays.
+    """
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if isinstance(value, float) and _DROPPING.search(name):
+                setattr(module, name, 0.0)
+
+
 def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
     """Load a model of a `transformers` class from a folder or hub name, with all weights.
 
@@ -82,7 +99,10 @@ def read_strange_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreT
             check_model_files(model_folder)
         config = AutoConfig.from_pretrained(str(model_folder), trust_remote_code=False)
         claimed_numbers(kind, config, header(model_folder))
-        model = read_model(kind, source, dtype)
+        model = read_model(kind, str(model_folder), dtype)
+        if base:
+            loading: Any = model
+            loading.load_adapter(source)
     finally:
         transformers_logging.set_verbosity(before)
     check_weights_read(model, model_folder)

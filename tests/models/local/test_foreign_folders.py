@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, NemotronConfig, StableLmConfig
 
 from align_echo.errors import UsageError
 from align_echo.models.local import encoding, foreign_process
@@ -321,6 +322,16 @@ def test_an_honest_folder_is_read_and_answers(honest):
     model.engine.close()
 
 
+@pytest.mark.parametrize("kind", [StableLmConfig, NemotronConfig])
+def test_a_model_whose_layers_pass_no_keywords_on_is_refused(kind: Any, folder: Path) -> None:
+    sizes = {"vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
+    config = kind(**sizes, num_attention_heads=2, num_key_value_heads=1, head_dim=16, max_position_embeddings=512)
+    making: Any = AutoModelForCausalLM
+    making.from_config(config).save_pretrained(folder)
+    why = f"{config.architectures[0]} is not supported here (its layers pass no keywords on to its attention)"
+    assert why in refusal(folder)
+
+
 # ---------------------------------------------------------------- adapters
 
 
@@ -337,6 +348,14 @@ def adapter(folder: Path, tmp_path: Path) -> Path:
 
 def test_an_adapter_is_read_with_its_model(adapter: Path) -> None:
     assert run_transformers(str(adapter), name="adapted", device="cpu", slots=2, context=64).weights
+
+
+def test_an_adapter_without_a_tokenizer_takes_that_of_its_model(adapter: Path, folder: Path) -> None:
+    for file in adapter.glob("*token*"):
+        file.unlink()
+    (adapter / "chat_template.jinja").unlink()
+    chat = [Message(role="user", content="go to cabinet 1")]
+    assert load_encoder(str(adapter)).opening(chat) == load_encoder(str(folder)).opening(chat)
 
 
 @pytest.mark.parametrize(

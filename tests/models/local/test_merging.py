@@ -1,0 +1,89 @@
+"""An adapter merged into its model: a plain folder that computes the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from align_echo.cli.main import main
+from align_echo.models.local.loading import load_tokenizer
+from align_echo.models.packages import packaged_folder
+from tests.models.local.tiny import tiny_model, tiny_tokenizer
+
+IDS = torch.tensor([[5, 7, 11, 40, 41]])
+
+
+@pytest.fixture(autouse=True)
+def adapter(tmp_path, monkeypatch) -> Any:
+    """A random adapter without a tokenizer, for a model in ./base; yields its logits."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path / "cache"))
+    tiny_model().save_pretrained("base")
+    tiny_tokenizer().save_pretrained("base")
+    write_adapter("base")
+    model = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("base"), "adapter")
+    with torch.no_grad():
+        return model(IDS).logits
+
+
+def write_adapter(base: str) -> None:
+    torch.manual_seed(1)
+    config = peft.LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
+    model = peft.get_peft_model(tiny_model(), config)
+    model.peft_config["default"].base_model_name_or_path = base
+    model.save_pretrained("adapter")
+
+
+def logits(folder: str) -> torch.Tensor:
+    with torch.no_grad():
+        found: torch.Tensor = AutoModelForCausalLM.from_pretrained(folder)(IDS).logits
+    return found
+
+
+@pytest.mark.parametrize("place", ["new/merged", "empty"])
+def test_a_merged_folder_is_the_model_with_its_adapter(place, adapter, capsys) -> None:
+    Path("empty").mkdir()
+    assert main(["models", "merge", "adapter", "--out", place]) == 0
+    assert capsys.readouterr().out == f"written: {place}; --model takes it\n"
+    assert torch.allclose(logits(place), adapter, atol=1e-4)
+    assert not torch.allclose(logits("base"), adapter, atol=1e-2), "the adapter does something"
+    assert load_tokenizer(place).encode("go to") == tiny_tokenizer().encode("go to")
+    assert not (Path(place) / "adapter_config.json").exists()
+
+
+@pytest.mark.parametrize("base", ["smollm2", "/of/another/machine/models/smollm2-0.1.2"])
+def test_an_adapter_for_a_packaged_model_finds_it_on_any_machine(base, adapter, capsys) -> None:
+    write_adapter(base)
+    assert main(["models", "merge", "adapter", "--out", "merged"]) == 2
+    assert "the model smollm2 is not here: align-echo models get smollm2" in capsys.readouterr().err
+    packaged_folder("smollm2").parent.mkdir(parents=True)
+    Path("base").rename(packaged_folder("smollm2"))
+    assert main(["models", "merge", "adapter", "--out", "merged"]) == 0
+    assert torch.allclose(logits("merged"), adapter, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["base", "--out", "merged"], "base is no adapter: it has no adapter_config.json"),
+        (["adapter", "--out", "base"], "base is there already: name another --out"),
+        (["none", "--out", "merged"], "none is no adapter: it has no adapter_config.json"),
+    ],
+)
+def test_what_cannot_be_merged_is_refused_in_one_line(arguments, why, capsys) -> None:
+    assert main(["models", "merge", *arguments]) == 2
+    assert capsys.readouterr().err == f"align-echo: {why}\n"
+    assert not Path("merged").exists()
+
+
+def test_a_model_that_was_moved_away_is_named(tmp_path, capsys) -> None:
+    write_adapter(str(tmp_path / "gone"))
+    assert main(["models", "merge", "adapter", "--out", "merged"]) == 2
+    assert f"{tmp_path / 'gone'}, which it is for, is not here: name the folder in adapter_config.json" in (
+        capsys.readouterr().err
+    )
