@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal, NamedTuple, get_args
 
@@ -88,37 +89,26 @@ def failures_of(trajectories: Iterable[Trajectory]) -> dict[str, Failure]:
     }
 
 
+@dataclass
 class Simulator:
     """Simulated session of `agent` under an interface. `make_env` wraps the environment; call `close` when done.
 
     `failures` are failed episodes by task. An action beyond `budget` raises `BudgetSpentError`.
     """
 
-    def __init__(
-        self,
-        make_env: Callable[[Interface], gym.Env[str, str]],
-        agent: Agent,
-        interface: Interface,
-        *,
-        split: str,
-        action_format: str,
-        seed: int = 0,
-        failures: Mapping[str, Failure] | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        self._failures = failures or {}
-        self._budget = budget or Budget()
-        self._make_env = make_env
-        self._agent = agent
-        self._interface = interface
-        self._split = split
-        self._action_format = action_format
-        self._seed = seed
-        self._env: gym.Env[str, str] | None = None
-        self._task_id = ""
-        self._view: AgentView | None = None
-        self._over = ""
-        self.outcomes: list[ExperimentResult] = []
+    make_env: Callable[[Interface], gym.Env[str, str]]
+    agent: Agent
+    interface: Interface
+    split: str
+    action_format: str
+    seed: int = 0
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+    outcomes: list[ExperimentResult] = field(default_factory=list)
+    _env: gym.Env[str, str] | None = None
+    _task_id: str = ""
+    _view: AgentView | None = None
+    _over: str = ""
 
     # ------------------------------------------------------------ the seven tools
 
@@ -126,9 +116,9 @@ class Simulator:
         """Start a task from its beginning, optionally under another interface."""
 
         def start() -> str:
-            if interface is not None and interface != self._interface:
+            if interface is not None and interface != self.interface:
                 self.close()
-                self._interface = interface
+                self.interface = interface
             self._task_id = ""
             return self._start(task_id)
 
@@ -164,21 +154,11 @@ class Simulator:
         """Execute an operation by name. A wrong name or a missing argument gives an outcome with `ok=False`."""
         if operation in WITH_ARGUMENT and not argument.strip():
             return self._record(operation, argument, False, f"{operation} needs an argument")
-        match operation:
-            case "init_simulator":
-                return self.init_simulator(argument.strip())
-            case "go_to_failure":
-                return self.go_to_failure(argument.strip())
-            case "reset_simulator":
-                return self.reset_simulator()
-            case "run_task":
-                return self.run_task(argument.strip())
-            case "execute_agent_action":
-                return self.execute_agent_action(argument.strip())
-            case "get_next_agent_action":
-                return self.get_next_agent_action()
-            case "change_last_action_observation":
-                return self.change_last_action_observation(argument)
+        if operation in OPERATIONS:
+            text = argument if operation == "change_last_action_observation" else argument.strip()
+            given = (text,) if operation in (*WITH_ARGUMENT, "run_task") else ()
+            outcome: ExperimentResult = getattr(self, operation)(*given)
+            return outcome
         known = ", ".join(OPERATIONS)
         return self._record(operation, argument, False, f"there is no operation {operation!r}; there are {known}")
 
@@ -219,7 +199,7 @@ class Simulator:
 
     def _environment(self) -> gym.Env[str, str]:
         if self._env is None:
-            self._env = self._make_env(self._interface)
+            self._env = self.make_env(self.interface)
         return self._env
 
     def _current_task(self) -> str:
@@ -243,7 +223,7 @@ class Simulator:
         known = base_env(self._environment()).task_ids
         if task_id not in known:
             raise UsageError(f"there is no task {task_id!r}; task ids look like {known[0]!r}")
-        self._view = start_view(self._environment(), task_id, self._action_format, self._seed)
+        self._view = start_view(self._environment(), task_id, self.action_format, self.seed)
         self._task_id, self._over = task_id, ""
         rules = f"\nRules told to the agent:\n{self._view.rules}" if self._view.rules else ""
         return f"Task {task_id} begins. Goal: {self._view.goal}\n{self._view.initial_observation}{rules}"
@@ -251,7 +231,7 @@ class Simulator:
     def _replay(self, place: str) -> str:
         task_id, number = self._read_place(place)
         opening = self._start(task_id)
-        failure = self._failures[task_id]
+        failure = self.failures[task_id]
         shown: list[str] = []
         for step_number, step in enumerate(failure[: number - 1], start=1):
             if self._over:
@@ -267,12 +247,12 @@ class Simulator:
     def _read_place(self, place: str) -> tuple[str, int]:
         """Parse a failed task and a step number; the last step without a number. Raises `UsageError`."""
         task_id, number = place, ""
-        if place not in self._failures and (match := re.fullmatch(r"(.+?)[\s,;:(\[]+(?:step\s*)?(\d+)[\])]?", place)):
+        if place not in self.failures and (match := re.fullmatch(r"(.+?)[\s,;:(\[]+(?:step\s*)?(\d+)[\])]?", place)):
             task_id, number = match[1], match[2]
-        if task_id not in self._failures:
-            known = ", ".join(self._failures) or "none"
+        if task_id not in self.failures:
+            known = ", ".join(self.failures) or "none"
             raise UsageError(f"no failed episode of {task_id!r} is known, of: {known}; init_simulator starts any task")
-        last = len(self._failures[task_id])
+        last = len(self.failures[task_id])
         if number and not 1 <= int(number) <= last:
             raise UsageError(f"the failed episode of {task_id} has steps 1 to {last}, not {number}")
         return task_id, int(number or last)
@@ -283,7 +263,7 @@ class Simulator:
     def _take(self, reply: AgentReply) -> str:
         view = self._running()
         env = self._environment()
-        self._budget.take_step()
+        self.budget.take_step()
         logged = len(env.log) if isinstance(env, AlignWrapper) else 0
         step = take_turn(env, reply)
         self._view = extend(view, step)
@@ -297,7 +277,7 @@ class Simulator:
         return head + step_text(step) + log + (f"\n({self._over})" if self._over else "")
 
     def _next_action(self) -> str:
-        reply = ask(self._agent, self._running())
+        reply = ask(self.agent, self._running())
         if reply.action is None:
             return f"The agent replies without an action ({reply.problem}):\n{reply.text}"
         return f"The agent's next action: {reply.action}"
@@ -315,12 +295,12 @@ class Simulator:
         self._view = None
         if task_id not in base_env(env).task_ids:
             raise UsageError(f"there is no task {task_id!r}")
-        self._budget.check()
+        self.budget.check()
         self._task_id = task_id
         trajectory = run_episode(
-            env, self._agent, task_id, split=self._split, action_format=self._action_format, seed=self._seed
+            env, self.agent, task_id, split=self.split, action_format=self.action_format, seed=self.seed
         )
-        self._budget.add_steps(len(trajectory.steps))
+        self.budget.add_steps(len(trajectory.steps))
         if trajectory.fault is not None:
             if trajectory.fault.error == ModelError.__name__:
                 raise ModelError(trajectory.fault.message)

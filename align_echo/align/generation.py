@@ -5,10 +5,13 @@ Not here: the loop (`loop.py`), the backends (`probe`, `llm`, `hybrid`) and the 
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -30,25 +33,27 @@ from align_echo.agents.players import (
 )
 from align_echo.agents.presets import AgentPreset
 from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
-from align_echo.align.backend import Backend
 from align_echo.align.budget import WRITING_SHARE, Budget, BudgetLimits, RoleMeter
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.replies import LlmSettings
-from align_echo.align.loop import ITERATIONS, GenerationResult, generate
-from align_echo.align.price import measure_price
+from align_echo.align.loop import ITERATIONS, Backend, GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.cases import count_walks
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.align.showing import describe_actions
 from align_echo.align.world import TrainingSplit
 from align_echo.base.progress import SILENT, Progress
-from align_echo.errors import UsageError
+from align_echo.errors import EngineError, UsageError
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.registry import quantity
-from align_echo.rollout.session import try_reset
-from align_echo.types import Agent, ChatModel
-from align_echo.workers.ray_cluster import ONE_THREAD, RayWorkers, Workers, choose_workers, read_workers
+from align_echo.rollout.session import base_env, try_reset
+from align_echo.types import Agent, ChatModel, Frozen
+from align_echo.workers.ray_cluster import RayWorkers, Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.copies import draw_action
+from align_echo.wrappers.plain import PlainEnv
+from align_echo.wrappers.text_env import TextEnv
 
 MOST_PLAYED = 20
 """Default limit on tasks played after generation."""
@@ -61,36 +66,29 @@ Chosen = Literal["probe", "llm", "hybrid"]
 class GenerationPlan:
     """Checked inputs of a generation run.
 
-    `asked` is the requested backend and `chosen` the resolved one. `analyzer` and `optimizer` name models; None for the
-    probe. `fresh` holds the training tasks for testing rules. `verify=False` skips the llm backend's experiments (the
-    paper's ablation). `allow_untested` keeps and marks hypotheses the hybrid backend could not test. `play_count` is
-    the number of tasks played afterwards to measure the interface (`evaluate/in_play.py`); 0 for none.
+    `chosen` is the resolved backend. `analyzer` and `optimizer` name models; None for the probe. `fresh` holds the
+    training tasks for testing rules. `verify=False` skips the llm backend's experiments (the paper's ablation).
+    `play_count` is the number of tasks played afterwards to measure the interface (`evaluate/in_play.py`); 0 for none.
     """
 
+    config: GenerationConfig
     world: TrainingSplit
     player: AgentChoice
-    asked: BackendName
     chosen: Chosen
     analyzer: ModelName | None
     optimizer: ModelName | None
-    base_url: str | None
     fresh: list[str]
-    iterations: int = ITERATIONS
-    tasks_per_iteration: int | None = None
-    max_tokens: int | None = None
-    preset: AgentPreset | None = None
-    seed: int = 0
-    workers: Workers = ONE_THREAD
-    verify: bool = True
-    allow_untested: bool = False
-    play_count: int = 0
-    limits: BudgetLimits = field(default_factory=BudgetLimits)
+    preset: AgentPreset | None
+    workers: Workers
+    verify: bool
+    play_count: int
+    limits: BudgetLimits
 
     @property
     def about_tasks(self) -> str:
         """Return a note if an iteration has fewer tasks than requested, else ""."""
-        asked = self.tasks_per_iteration
-        if asked is None or (tasks := len(self.world.tasks(1, self.seed, asked))) >= asked:
+        asked = self.config.tasks_per_iteration
+        if asked is None or (tasks := len(self.world.tasks(1, self.config.seed, asked))) >= asked:
             return ""
         return (
             f"{quantity(asked, 'task')} an iteration were asked for, and {tasks} are played: "
@@ -110,9 +108,9 @@ class GenerationPlan:
     def about_backend(self) -> str:
         """Return a line that names the backend, the reason and the models."""
         if self.chosen != "probe":
-            why = " (auto: a model is configured)" if self.asked == "auto" else ""
+            why = " (auto: a model is configured)" if self.config.backend == "auto" else ""
             return f"backend: {self.chosen}{why}, analyzer {self.analyzer}, optimizer {self.optimizer}"
-        why = "auto: no language model is configured; " if self.asked == "auto" else ""
+        why = "auto: no language model is configured; " if self.config.backend == "auto" else ""
         return f"backend: probe ({why}no language model is asked)"
 
 
@@ -190,22 +188,16 @@ def plan_generation(
         rounds = [world.tasks(number, seed, count) for number in range(1, iterations + 1)]
         require_expert(spec, world.split, list(dict.fromkeys(chain(*rounds))), config.data_root)
     return GenerationPlan(
+        config=config,
         world=world,
         player=player,
-        asked=config.backend,
         chosen=chosen,
         analyzer=analyzer,
         optimizer=optimizer,
-        base_url=config.base_url,
         fresh=fresh_tasks(world, iterations, seed),
-        iterations=iterations,
-        tasks_per_iteration=count,
-        max_tokens=config.max_tokens,
         preset=preset,
-        seed=seed,
         workers=choose_workers(read_workers(config.workers), player),
         verify=verify,
-        allow_untested=config.allow_untested,
         play_count=_play_count(world, config.play_tasks, seed, count),
         limits=BudgetLimits(
             engine_steps=config.max_engine_steps, seconds=config.max_seconds, tokens=config.max_tokens_total
@@ -239,12 +231,12 @@ def generate_interface(
     world = plan.world
     forecast, limits = price_experiments(plan)
     budget = Budget(limits, before=folder.spent(limits) if resume else None)
-    tokens = plan.max_tokens if plan.player.model else None
+    tokens = plan.config.max_tokens if plan.player.model else None
     setting = AgentSetting(
         world.spec,
         world.split,
         world.data_root,
-        plan.seed,
+        plan.config.seed,
         _model(folder, plan, plan.player.model, "agent", RoleMeter(budget, None)),
         max_tokens=tokens,
         preset=plan.preset,
@@ -256,9 +248,9 @@ def generate_interface(
         agent,
         _backend(plan, agent, folder, progress, budget),
         folder,
-        seed=plan.seed,
-        iterations=plan.iterations,
-        tasks_per_iteration=plan.tasks_per_iteration,
+        seed=plan.config.seed,
+        iterations=plan.config.iterations,
+        tasks_per_iteration=plan.config.tasks_per_iteration,
         data_root=world.data_root,
         player=plan.player.agent.name,
         workers=plan.workers,
@@ -276,7 +268,7 @@ def price_experiments(plan: GenerationPlan, *, always: bool = False) -> tuple[li
     """
     if plan.chosen == "llm":
         return [], plan.limits
-    tasks = plan.world.tasks(1, plan.seed, plan.tasks_per_iteration)
+    tasks = plan.world.tasks(1, plan.config.seed, plan.config.tasks_per_iteration)
     price = measure_price(plan.world, len(tasks), len(plan.fresh))
     limits = price.limits(plan.limits)
     lines = [price.in_words] if always or price.replays or price.about_limits(plan.limits) else []
@@ -331,7 +323,8 @@ def _model(
     if name is None:
         return None
     processes = plan.workers.model_processes
-    return folder.record(chat_model(name, spec=plan.world.spec, seed=plan.seed, processes=processes), role, meter)
+    model = chat_model(name, spec=plan.world.spec, seed=plan.config.seed, processes=processes)
+    return folder.record(model, role, meter)
 
 
 def _backend(
@@ -343,7 +336,7 @@ def _backend(
     world = plan.world
     if analyzer is None or optimizer is None:
         return _probe(plan, progress, budget, folder.note)
-    settings = LlmSettings(verify=plan.verify, max_tokens=plan.max_tokens or LlmSettings().max_tokens)
+    settings = LlmSettings(verify=plan.verify, max_tokens=plan.config.max_tokens or LlmSettings().max_tokens)
     if plan.chosen == "hybrid":
         return HybridBackend(
             _probe(plan, progress, budget, folder.note),
@@ -353,8 +346,8 @@ def _backend(
             action_format=describe_actions(world.spec),
             settings=settings,
             is_invalid=world.spec.is_invalid,
-            allow_untested=plan.allow_untested,
-            seed=plan.seed,
+            allow_untested=plan.config.allow_untested,
+            seed=plan.config.seed,
             note=folder.note,
             on_progress=progress.status,
         )
@@ -364,7 +357,7 @@ def _backend(
         analyzer_model=analyzer,
         optimizer_model=optimizer,
         settings=settings,
-        seed=plan.seed,
+        seed=plan.config.seed,
         budget=budget,
         note=folder.note,
     )
@@ -377,7 +370,7 @@ def _probe(
     return ProbeBackend(
         lambda: world.spec.make_env(split=world.split, data_root=world.data_root, step_limit=NO_STEP_LIMIT),
         plan.fresh,
-        seed=plan.seed,
+        seed=plan.config.seed,
         on_progress=progress.status,
         note=note,
         processes=1 if isinstance(plan.workers, RayWorkers) else plan.workers.count,
@@ -404,3 +397,101 @@ def _report_progress(progress: Progress, made_of: Sequence[str]) -> OnEvent:
             progress.say(event.message)
 
     return show
+
+
+PRICED_TASKS = 2
+PRICED_TURNS = 10
+"""Tasks and turns in which the price is measured."""
+
+STEPS_PER_WALK = 1_000
+"""Engine steps for a walk and the trials along it: 250 in small worlds, 7,000 in ALFWorld."""
+
+RESTORED_SECONDS = 0.001
+"""A return to a state by a declared `restore`, for comparison."""
+
+USUAL_SECONDS = 600.0
+"""Limit of an environment from outside that would take longer, if none is given."""
+
+
+class ExperimentPrice(Frozen):
+    """Seconds of a step and of a return to a state, the way of returning, and the engine steps expected.
+
+    `plain`: the environment is a `gymnasium.Env` from outside.
+    """
+
+    step: float
+    fork: float
+    way: str
+    replays: bool
+    plain: bool
+    steps: int
+
+    @property
+    def seconds(self) -> float:
+        """Expected seconds."""
+        return self.steps * (self.step + self.fork)
+
+    @property
+    def in_words(self) -> str:
+        """Return the price in a line, with what `save` and `restore` would make of it where states are replayed."""
+        expected = f"about {self.steps:,} engine steps, {_minutes(self.seconds)}"
+        line = f"experiments: {expected}; states are returned to {self.way}"
+        if not self.replays:
+            return line
+        restored = self.steps * (self.step + RESTORED_SECONDS)
+        return f"{line}: declare save and restore to make it about {_minutes(restored)}"
+
+    def limits(self, asked: BudgetLimits) -> BudgetLimits:
+        """Return the limits asked for, or `USUAL_SECONDS` where an environment from outside takes long without any."""
+        if self.plain and asked == BudgetLimits(tokens=asked.tokens) and self.seconds > USUAL_SECONDS:
+            return asked.model_copy(update={"seconds": USUAL_SECONDS})
+        return asked
+
+    def about_limits(self, asked: BudgetLimits) -> str:
+        """Return a note if the expected seconds exceed the limit, "" otherwise."""
+        limit = self.limits(asked).seconds
+        if limit is None or self.seconds <= limit:
+            return ""
+        return (
+            f"that is more than the budget of {limit:.0f} seconds (--max-seconds): "
+            "walks are shorter and tasks fewer, as the first walk shows"
+        )
+
+
+def measure_price(world: TrainingSplit, tasks: int, fresh: int) -> ExperimentPrice:
+    """Play two tasks and return to a state in each. `tasks` and `fresh` count the tasks of the experiments."""
+    steps: list[float] = []
+    forks: list[float] = []
+    env = base_env(world.env())
+    try:
+        for task_id in world.spec.tasks(world.split, world.data_root)[:PRICED_TASKS]:
+            _measure_in(env, task_id, world.spec.action_format, steps, forks)
+        way, replays, plain = env.fork_way, env.replays, isinstance(env, PlainEnv)
+    finally:
+        env.close()
+    count = STEPS_PER_WALK * count_walks(tasks, fresh)
+    step, fork = median(steps or [0.0]), median(forks or [0.0])
+    return ExperimentPrice(step=step, fork=fork, way=way, replays=replays, plain=plain, steps=count)
+
+
+def _measure_in(env: TextEnv, task_id: str, action_format: str, steps: list[float], forks: list[float]) -> None:
+    rng = random.Random(task_id)
+    env.reset(seed=0, options={"task": task_id})
+    moments = [env.snapshot()]
+    while not env.over and len(moments) <= PRICED_TURNS:
+        action = draw_action(rng, env.state.admissible_actions, action_format, env.state.observation)
+        start = time.perf_counter()
+        env.step(action)
+        steps.append(time.perf_counter() - start)
+        moments.append(env.snapshot())
+    for moment in (moments[len(moments) // 2], *moments[:0:-1]):
+        start = time.perf_counter()
+        try:
+            env.restore(moment)
+        except EngineError:
+            return  # it does not repeat itself: the probe says so
+        forks.append(time.perf_counter() - start)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"

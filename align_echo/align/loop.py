@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from align_echo.agents.players import describe_agent
-from align_echo.align.backend import Backend
 from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.run_folder import (
     Event,
+    EventKind,
     IterationOutcome,
     IterationRecord,
     OnEvent,
@@ -46,7 +46,7 @@ from align_echo.rollout.faults import (
     tell,
 )
 from align_echo.run_dir import versions
-from align_echo.types import Agent, Misalignment, Trajectory, Usage
+from align_echo.types import Agent, Described, Misalignment, Trajectory, Usage
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -63,7 +63,7 @@ def best_iteration(records: Sequence[IterationRecord]) -> int:
     if last not in shares:
         return made_in[last]
     best = min(shares, key=lambda version: (shares[version].value, version != last))
-    return made_in[best if _clearly_less(shares[best], shares[last]) else last]
+    return made_in[best if shares[best].high < shares[last].low else last]  # the intervals do not overlap
 
 
 def compute_failure_shares(records: Sequence[IterationRecord]) -> dict[str, Estimate]:
@@ -74,11 +74,6 @@ def compute_failure_shares(records: Sequence[IterationRecord]) -> dict[str, Esti
         failed[record.version_before] += record.failed
         played[record.version_before] += record.tasks - record.faults
     return {version: wilson(failed[version], count) for version, count in played.items() if count}
-
-
-def _clearly_less(share: Estimate, bound: Estimate) -> bool:
-    """Check if `share` is below `bound`, with no overlap of the intervals."""
-    return share.high < bound.low
 
 
 # ---------------------------------------------------------------- algorithm 1 of ALIGN
@@ -169,18 +164,13 @@ class _Run:
 
     def run(self) -> GenerationResult:
         self.interface = identity(self.world.spec.contract)
-        self._say(
-            Event(
-                kind="run-started",
-                message=f"{self.world.spec.name}: {self.agent.name}, {self.backend.name} backend, seed {self.seed}",
-                total=self.iterations,
-            )
-        )
+        made_of = f"{self.world.spec.name}: {self.agent.name}, {self.backend.name} backend, seed {self.seed}"
+        self._say("run-started", made_of, total=self.iterations)
         for iteration in range(1, self.iterations + 1):
             try:
                 record = self._restore(iteration) or self._iterate(iteration)
             except BudgetSpentError:
-                self._say(Event(kind="note", message="the budget is spent: no further episode", iteration=iteration))
+                self._say("note", "the budget is spent: no further episode", iteration)
                 break
             self.records.append(record)
             if record.budget.ended_by:
@@ -194,14 +184,9 @@ class _Run:
         summary = self._summary()
         rules = f"{summary.rules} rules in {summary.interface}"
         self.folder.finish(summary, self.interface)
-        self._say(
-            Event(
-                kind="run-finished",
-                message=f"finished ({summary.stopped}): {ending(summary)}; {rules}",
-                iteration=len(self.records),
-                path=str(self.folder.path / summary.interface_file),
-            )
-        )
+        path = str(self.folder.path / summary.interface_file)
+        end = f"finished ({summary.stopped}): {ending(summary)}; {rules}"
+        self._say("run-finished", end, len(self.records), path=path)
         return GenerationResult(self.interface, summary)
 
     # ------------------------------------------------------------ one iteration
@@ -236,7 +221,7 @@ class _Run:
             budget=self.budget.record,
         )
         self.folder.finish_iteration(record)
-        self._say(Event(kind="iteration-finished", message=iteration_line(record), iteration=iteration))
+        self._say("iteration-finished", iteration_line(record), iteration)
         return record
 
     def _restore(self, iteration: int) -> IterationRecord | None:
@@ -261,16 +246,9 @@ class _Run:
         file = self.folder.trajectories(iteration)
         by_task = {trajectory.task_id: trajectory for trajectory in file.read(Trajectory) if trajectory.fault is None}
         missing = [task for task in tasks if task not in by_task]
-        self._say(
-            Event(
-                kind="iteration-started",
-                message=f"iteration {iteration}: {quantity(len(tasks), 'task')} under {self.interface.label}",
-                iteration=iteration,
-                done=len(tasks) - len(missing),
-                total=len(tasks),
-            )
-        )
         done = len(tasks) - len(missing)
+        start = f"iteration {iteration}: {quantity(len(tasks), 'task')} under {self.interface.label}"
+        self._say("iteration-started", start, iteration, done=done, total=len(tasks))
         if missing:
             self.budget.check()
 
@@ -279,7 +257,7 @@ class _Run:
             done += 1
             by_task[trajectory.task_id] = trajectory
             file.append(trajectory)
-            self._say(episode_event(trajectory, iteration, done, len(tasks)))
+            self.folder.emit(episode_event(trajectory, iteration, done, len(tasks)))
             if done < len(tasks):
                 self.budget.check()
 
@@ -293,13 +271,13 @@ class _Run:
             action_format=self.world.spec.action_format,
             seed=self.seed,
             on_trajectory=ended,
-            say=lambda line: self._say(Event(kind="note", message=line, iteration=iteration)),
+            say=lambda line: self._say("note", line, iteration),
             first_replies=FirstReplies(stop_after=min(FIRST_EPISODES, len(tasks))) if first else None,
         )
         trajectories = [by_task[task] for task in tasks]
         _stop_if_all_broke(trajectories, iteration)
         for line in tell({self.interface.label: summarize_conduct(trajectories)}):
-            self._say(Event(kind="note", message=line, iteration=iteration))
+            self._say("note", line, iteration)
         return trajectories
 
     def _analyze(self, iteration: int, played: Sequence[Trajectory]) -> list[Misalignment]:
@@ -309,7 +287,7 @@ class _Run:
             self.folder.save_misalignments(iteration, misalignments)
         failed = quantity(len(batches.failed(played)), "failed episode")
         message = f"{quantity(len(misalignments), 'new misalignment')} found in {failed}"
-        self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(misalignments)))
+        self._say("misalignments", message, iteration, total=len(misalignments))
         return misalignments
 
     def _optimize(
@@ -325,14 +303,7 @@ class _Run:
         self.interface = self._add_provenance(candidate, iteration)
         self._keep(misalignments, written=True)
         path = self.folder.save_interface(iteration, self.interface)
-        self._say(
-            Event(
-                kind="interface",
-                message=f"new interface {self.interface.label}",
-                iteration=iteration,
-                path=str(path),
-            )
-        )
+        self._say("interface", f"new interface {self.interface.label}", iteration, path=str(path))
         return "written"
 
     def _keep(self, misalignments: Sequence[Misalignment], *, written: bool) -> None:
@@ -393,7 +364,7 @@ class _Run:
         self.interface = self.folder.interface(best) if best else identity(self.world.spec.contract)
         self.addressed = self.addressed[: sum(record.addressed for record in written if record.iteration <= best)]
         lost, best_share = (shares[each.content_hash] for each in (last, self.interface))
-        self._say(Event(kind="note", message=given_up_line(last.label, lost, self.interface.label, best_share)))
+        self.folder.note(given_up_line(last.label, lost, self.interface.label, best_share))
 
     def _stamp_identity(self) -> None:
         """Record the agent, backend and tasks of an unchanged identity interface."""
@@ -431,7 +402,10 @@ class _Run:
     def _spent(self) -> Usage:
         return sum((role.usage for role in self.folder.roles().values()), Usage())
 
-    def _say(self, event: Event) -> None:
+    def _say(
+        self, kind: EventKind, message: str, iteration: int = 0, *, done: int = 0, total: int = 0, path: str = ""
+    ) -> None:
+        event = Event(kind=kind, message=message, iteration=iteration, done=done, total=total, path=path)
         self.folder.emit(event)
 
 
@@ -446,3 +420,31 @@ def _stop_if_all_broke(trajectories: Sequence[Trajectory], iteration: int) -> No
         first = faults[0]
         broke = f"every episode of iteration {iteration} broke; the first: {fault_text(first)}"
         raise ERRORS[first.source](f"{broke}; put this right")
+
+
+class Backend(Described, Protocol):
+    """What a run needs of its backend: find misalignments, and write the next interface.
+
+    A backend keeps no state between calls except in the arguments (a misalignment's `detail`, the interface's source),
+    because a resumed run may call `optimize` without `analyze`. Without a result, calls return an empty list or the
+    interface unchanged. Failures raise `ModelError` or `EngineError`; the run ends and can be resumed.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def analyze(
+        self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        """Find and verify new misalignments in lost episodes (`rollout.batches.failed`), excluding `known`.
+
+        `played` holds all episodes of the iteration, at least one of them lost; the won ones show working actions.
+        """
+        ...
+
+    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        """Write an interface for `new`; return `interface` itself if impossible.
+
+        Texts of unresolved misalignments go into `unresolved` of its provenance.
+        """
+        ...

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import ValidationError
 
 from align_echo.agents.parsing import spans, visible_code
 from align_echo.align.experiments import clip
-from align_echo.align.hybrid.forms import said_as
+from align_echo.align.hybrid.hypotheses import said_as
 from align_echo.align.hybrid.reading import json_values
 from align_echo.errors import ReplyFormatError
 from align_echo.interface.rules.model import ClaimTrial
@@ -146,7 +145,8 @@ def parse_attack(
                 raise ReplyFormatError(f"there is no claim {number}")
             if value.get("task") not in tasks:
                 raise ReplyFormatError(f"{clip(str(value.get('task')), 60)!r} is none of the tasks shown")
-            trials.setdefault(number - 1, []).append(_trial(value))
+            known = {name: value[name] for name in ClaimTrial.model_fields if value.get(name) is not None}
+            trials.setdefault(number - 1, []).append(ClaimTrial.model_validate(known))
         except ValidationError as error:
             problems.append(error.errors()[0]["msg"])
         except (ValueError, ReplyFormatError) as error:
@@ -156,11 +156,6 @@ def parse_attack(
     for problem in problems:
         note(f"a counter-experiment was left out: {problem}")
     return trials
-
-
-def _trial(value: Mapping[str, Any]) -> ClaimTrial:
-    known = {name: value[name] for name in ClaimTrial.model_fields if value.get(name) is not None}
-    return ClaimTrial.model_validate(known)
 
 
 def _same(actions: Sequence[str]) -> str:

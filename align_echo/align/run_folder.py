@@ -103,7 +103,22 @@ class RunConfig(Frozen):
     versions: dict[str, str] = Field(default_factory=dict)
 
 
-class IterationRecord(Frozen):
+class _Upgraded(Frozen):
+    """Record that may be one of an older run, with old names: `resolved` for `addressed`, `improved` for `written`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename_old_fields(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        words = {OLD_WORDS.get(key, key): value for key, value in data.items()}
+        return words | ({"outcome": "written"} if words.get("outcome") == "improved" else {})
+
+
+OLD_WORDS = {"resolved": "addressed", "improved": "written"}
+
+
+class IterationRecord(_Upgraded):
     """Result of an iteration: `failed` counts lost episodes, `faults` broken and excluded ones, with sources in
     `faults_by_source`.
 
@@ -129,12 +144,6 @@ class IterationRecord(Frozen):
     source_after: str = ""
     budget: BudgetRecord = BudgetRecord()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _upgrade_old_record(cls, data: Any) -> Any:
-        """Read records of older runs."""
-        return _rename_old_fields(data)
-
     @property
     def version_before(self) -> str:
         """Identifier of the version that was played."""
@@ -144,17 +153,6 @@ class IterationRecord(Frozen):
     def version_after(self) -> str:
         """Identifier of the version at the end of the iteration."""
         return self.source_after or source_in(self.interface_after) or self.interface_after
-
-
-def _rename_old_fields(data: Any) -> Any:
-    """Rename old fields of a record: `resolved` to `addressed`, `improved` to `written`."""
-    if not isinstance(data, dict):
-        return data
-    words = {OLD_WORDS.get(key, key): value for key, value in data.items()}
-    return words | ({"outcome": "written"} if words.get("outcome") == "improved" else {})
-
-
-OLD_WORDS = {"resolved": "addressed", "improved": "written"}
 
 
 class InPlay(Frozen):
@@ -195,7 +193,7 @@ class RoleUsage(Frozen):
     price_known: bool
 
 
-class RunSummary(Frozen):
+class RunSummary(_Upgraded):
     """Result of a run. `interface_file` is relative to the run folder; `rules` counts the interface's rules.
 
     `misalignments` counts all findings and `addressed` those with rules that passed experiments; `coverage` counts the
@@ -221,11 +219,6 @@ class RunSummary(Frozen):
     usage: Usage
     budget: BudgetRecord = BudgetRecord()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _upgrade_old_record(cls, data: Any) -> Any:
-        """Read summaries of older runs."""
-        return _rename_old_fields(data)
 
 
 _EPISODES = ("trajectories/*.jsonl", "iterations/*/trajectories.jsonl")

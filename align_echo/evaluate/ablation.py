@@ -24,7 +24,7 @@ from rich.text import Text
 from align_echo.agents import options
 from align_echo.agents.options import VerbConfig
 from align_echo.agents.players import default_model
-from align_echo.align.hybrid.forms import with_letters
+from align_echo.align.hybrid.hypotheses import with_letters
 from align_echo.align.switching import list_switches, without_rules
 from align_echo.base.jsonl import JsonlFile
 from align_echo.base.progress import SILENT, Progress

@@ -61,7 +61,7 @@ def play_generated(
     }
     speech = _Speech(plan.world.spec.is_invalid)
     episodes[WHOLE] = speech.heard(episodes[WHOLE])
-    in_play = measure_play(comparison, episodes, known=tasks_used(plan, generated), seed=plan.seed)
+    in_play = measure_play(comparison, episodes, known=tasks_used(plan, generated), seed=plan.config.seed)
     in_play = in_play.model_copy(update=speech.counts())
     return RunFolder(path).add_play(generated.summary, in_play)
 
@@ -78,14 +78,14 @@ def plan_play(plan: GenerationPlan, generated: GenerationResult, path: Path) -> 
     return EvaluationPlan(
         spec=world.spec,
         split=world.split,
-        task_ids=pick_tasks(pool, count, task_type=world.spec.task_type, seed=plan.seed),
+        task_ids=pick_tasks(pool, count, task_type=world.spec.task_type, seed=plan.config.seed),
         interface=str(file),
         variants={name: variants[name] for name in ARMS},
         player=plan.player,
-        seed=plan.seed,
+        seed=plan.config.seed,
         workers=plan.workers,
         data_root=world.data_root,
-        max_tokens=plan.max_tokens if plan.player.model else None,
+        max_tokens=plan.config.max_tokens if plan.player.model else None,
         preset=plan.preset,
         turns=choose_turns(None, plan.preset, world.spec),
     )
@@ -94,7 +94,7 @@ def plan_play(plan: GenerationPlan, generated: GenerationResult, path: Path) -> 
 def tasks_used(plan: GenerationPlan, generated: GenerationResult) -> set[str]:
     """Return the training tasks of a run's episodes and experiments."""
     iterations = (record.iteration for record in generated.summary.iterations)
-    played = (plan.world.tasks(number, plan.seed, plan.tasks_per_iteration) for number in iterations)
+    played = (plan.world.tasks(number, plan.config.seed, plan.config.tasks_per_iteration) for number in iterations)
     return {*generated.interface.provenance.training_tasks, *plan.fresh, *(task for tasks in played for task in tasks)}
 
 
@@ -191,8 +191,8 @@ def evaluate_command(plan: GenerationPlan, interface: Path) -> str:
     """Return the command to evaluate an interface on the test split."""
     model = plan.player.model
     options = f" --model {model}" if model else ""
-    if model and model.endpoint and plan.base_url:
-        options += f" --base-url {plan.base_url}"
+    if model and model.endpoint and plan.config.base_url:
+        options += f" --base-url {plan.config.base_url}"
     options += f" --agent-preset {plan.preset.name}" if plan.preset else ""
     who = f"--env {plan.world.spec.name} --agent {plan.player.agent.name}{options}"
     return f"align-echo evaluate {who} --compare --interface {interface}"

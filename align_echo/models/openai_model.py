@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -111,6 +112,19 @@ CONCURRENCY = 8
 
 MOST_ADAPTATIONS = 8
 """Limit on the changes of one request's form."""
+
+
+@dataclass
+class _Trial:
+    """The form of one request over its attempts, and the changes that refusals made to it, in words."""
+
+    form: RequestForm
+    max_tokens: int
+    changes: list[str] = field(default_factory=list)
+
+    def change(self, form: RequestForm, in_words: str) -> None:
+        self.form = form
+        self.changes.append(in_words)
 
 
 class OpenAICompatibleModel:
@@ -269,9 +283,11 @@ class OpenAICompatibleModel:
     ) -> ChatReply:
         """Send a request and return the answer, retrying passing faults."""
 
+        trial = _Trial(self._form, max_tokens)
+
         def attempt() -> ChatReply:
             with self._slots, timed():
-                return self._send(messages, temperature, max_tokens, listed, several)
+                return self._send(trial, messages, temperature, listed, several)
 
         patience, notices = PATIENCE * self._client.timeout, self._client.notices
         return ask(attempt, self._retry, self._wait, self._where, patience, notices)
@@ -281,17 +297,16 @@ class OpenAICompatibleModel:
         return f"{self._model} at {self._base_url}"
 
     def _send(
-        self, messages: Sequence[Message], temperature: float, max_tokens: int, listed: bool, several: int
+        self, trial: _Trial, messages: Sequence[Message], temperature: float, listed: bool, several: int
     ) -> ChatReply:
-        """Send a request in the form that the endpoint takes, and read the answer.
+        """Send a request in the trial's form, and read the answer.
 
         After a refusal the form changes as `adapt` says. A form that was answered is remembered, and each change is
         reported once. A reply that does not fit beside the context is asked for with the tokens that are free.
         """
-        form, most = self._form, max_tokens
-        changes: list[str] = []
         for _ in range(MOST_ADAPTATIONS):
-            body = form.body(messages, temperature=temperature, max_tokens=most, listed=listed, several=several)
+            form, tokens = trial.form, trial.max_tokens
+            body = form.body(messages, temperature=temperature, max_tokens=tokens, listed=listed, several=several)
             try:
                 text = self._client.post(f"{self._base_url}/chat/completions", {"model": self._model, **body})
                 answer = read_body(text)
@@ -301,18 +316,17 @@ class OpenAICompatibleModel:
                 refusal = error.refusal
                 problem = judged(refusal, self._where, stated_wait(text))
             else:
-                self._remember(form, changes)
+                self._remember(trial)
                 self._watch_prompt(messages, answer)
                 return answer
-            free = free_tokens(refusal, most) if isinstance(problem, ContextOverflowError) else None
+            free = free_tokens(refusal, tokens) if isinstance(problem, ContextOverflowError) else None
             adapted = adapt(form, body, refusal)
             if free is not None:
-                most = free
+                trial.max_tokens = free
             elif adapted is not None:
-                form, change = adapted
-                changes.append(change)
-                if listed and not form.listed:  # the caller asks for a word
-                    self._remember(form, changes)
+                trial.change(*adapted)
+                if listed and not trial.form.listed:  # the caller asks for a word
+                    self._remember(trial)
                     raise problem from None
             else:
                 # Not "from error", whose text may hold secrets; the message has its printable part.
@@ -320,11 +334,11 @@ class OpenAICompatibleModel:
                 raise UsageError(f"{problem}; {hint}".rstrip()) if hint else problem from None
         raise RequestRejectedError(f"{self._where} refuses every form of the request: {refusal.line}")
 
-    def _remember(self, form: RequestForm, changes: Sequence[str]) -> None:
+    def _remember(self, trial: _Trial) -> None:
         """Keep a form that was answered, and report its changes."""
-        if changes:
-            self._form = form
-        for change in changes:
+        if trial.changes:
+            self._form = trial.form
+        for change in trial.changes:
             self._notify(change)
 
     def _notify(self, change: str) -> None:

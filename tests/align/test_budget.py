@@ -13,9 +13,15 @@ import pytest
 
 from align_echo.align import generation
 from align_echo.align.budget import Budget, BudgetLimits, BudgetRecord, BudgetSpentError, RoleMeter
-from align_echo.align.generation import GenerationConfig, GenerationPlan, generate_interface, plan_generation
+from align_echo.align.generation import (
+    USUAL_SECONDS,
+    ExperimentPrice,
+    GenerationConfig,
+    GenerationPlan,
+    generate_interface,
+    plan_generation,
+)
 from align_echo.align.loop import GenerationResult
-from align_echo.align.price import USUAL_SECONDS, ExperimentPrice
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.findings import MIN_TESTS
 from align_echo.align.run_folder import RunFolder
@@ -224,7 +230,7 @@ REPLAYED = TextEnvironment(Doors, return_range=(-4.0, 2.0), action_format="open 
 
 def test_a_dry_run_says_what_replays_cost_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("align_echo.align.price.STEPS_PER_WALK", 10**7)
+    monkeypatch.setattr("align_echo.align.generation.STEPS_PER_WALK", 10**7)
     command = ["generate-interface", "--env", f"{__name__}:REPLAYED", "--agent", f"{__name__}:Agent", "--dry-run"]
     assert main([*command, "--backend", "probe"]) == 0
     shown = capsys.readouterr().out

@@ -27,7 +27,7 @@ GOOD = IDENTITY.model_copy(update={"source": GOOD_CODE})
 def simulator(script: Script = (), failures: Mapping[str, Failure] | None = None) -> Simulator:
     agent = Vanilla(ScriptedModel(script))
     make_env, form = TrainingSplit(SPEC).env, SPEC.action_format
-    return Simulator(make_env, agent, IDENTITY, split="train", action_format=form, failures=failures)
+    return Simulator(make_env, agent, IDENTITY, split="train", action_format=form, failures=failures or {})
 
 
 def test_actions_are_carried_out_and_a_reset_undoes_them() -> None:

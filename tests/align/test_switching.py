@@ -7,7 +7,7 @@ import difflib
 
 import pytest
 
-from align_echo.align.hybrid.findings import write_source
+from align_echo.align.hybrid.backend import write_source
 from align_echo.align.hybrid.hypotheses import NeededStep, WrongWording
 from align_echo.align.hybrid.rules import as_rule, fit_forms, rule_set
 from align_echo.align.switching import list_switches, without_rules

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from align_echo.align.hybrid.forms import LETTERS, bound_names, filled_form, is_step, slots_of
-from align_echo.align.hybrid.hypotheses import normalise_form
+from align_echo.align.hybrid.hypotheses import LETTERS, bound_names, filled_form, is_step, normalise_form, slots_of
 
 RuleKind = Literal["needs", "may", "instead", "nothing", "locked", "ends", "forms", "unread"]
 

@@ -1,6 +1,6 @@
 """`hybrid` backend: the probe learns first, then a chat model proposes hypotheses and experiments decide.
 
-See `hypotheses.py` (hypotheses, and the judge of actions), `forms.py`, `reading.py` (a model's reply, and states for
-trials), `trials.py`, `rules.py` (hypotheses as rules of `interface/rules`), `findings.py` (reports, wording and
-interface source) and `backend.py`.
+See `hypotheses.py` (hypotheses, their forms, and the judge of actions), `reading.py` (a model's reply, and states for
+trials), `trials.py`, `rules.py` (hypotheses as rules of `interface/rules`) and `backend.py` (reports, wording and
+interface source, too).
 """

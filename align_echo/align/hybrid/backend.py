@@ -6,34 +6,51 @@ misalignment's `detail`.
 
 from __future__ import annotations
 
+import ast
 import json
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
 
+from align_echo.agents.parsing import visible_text
 from align_echo.align import refutation
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import clip, trajectory_text
-from align_echo.align.hybrid import findings
-from align_echo.align.hybrid.findings import about, about_wrong, outcome_line
-from align_echo.align.hybrid.hypotheses import ActionJudge, Hypothesis, in_words, list_trials
-from align_echo.align.hybrid.reading import ParsedHypotheses, parse_hypotheses
-from align_echo.align.hybrid.rules import as_hypothesis, as_rule, fit_forms, rule_set
-from align_echo.align.hybrid.trials import HypothesisCounts, play_attack, run_trials, try_as_told, verdict_on
+from align_echo.align.hybrid.hypotheses import (
+    ActionJudge,
+    Hypothesis,
+    NeededStep,
+    StatedClaim,
+    WrongWording,
+    in_words,
+    list_forms,
+    list_trials,
+    said_as,
+    slots_of,
+    spoken_forms,
+    with_letters,
+)
+from align_echo.align.hybrid.reading import ParsedHypotheses, json_values, parse_hypotheses
+from align_echo.align.hybrid.rules import UNTESTED, as_hypothesis, as_rule, fit_forms, is_own, rule_set
+from align_echo.align.hybrid.trials import HypothesisCounts, Verdict, play_attack, run_trials, try_as_told, verdict_on
 from align_echo.align.llm.analyzer import ModelDialogue, ask_attack
 from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
+from align_echo.align.probe import rule_file
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.effects.outcomes import distinct_actions, episode_actions, episode_texts
-from align_echo.align.probe.rule_file import merge_rules, read_rule_set, rules_in
+from align_echo.align.probe.rule_file import WRONG, merge_rules, read_rule_set, report, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
-from align_echo.errors import ModelError, NoAnswerError
-from align_echo.interface.contract import Interface
+from align_echo.errors import ModelError, NoAnswerError, ReplyFormatError
+from align_echo.interface.contract import Interface, InterfaceContract, RuleRecord, identity_source, parse_source
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms
 from align_echo.interface.rules.answers import fit_reader
-from align_echo.interface.rules.model import Rule, RuleSet, load_rules
+from align_echo.interface.rules.decisions import HEADING
+from align_echo.interface.rules.model import Rule, RuleSet, dump, load_rules
 from align_echo.prompts import prompt_hash, render
 from align_echo.registry import quantity
 from align_echo.rollout.batches import failed
@@ -144,6 +161,7 @@ def _is_mended(rule: Rule, other: Rule) -> bool:
     return same and other.text.startswith(rule.text.removesuffix("."))
 
 
+@dataclass
 class HybridBackend:
     """Backend with a probe and a chat model. `probe` learns first and shares its lab; `analyzer_model` proposes
     hypotheses and `optimizer_model` words the confirmed ones.
@@ -153,40 +171,23 @@ class HybridBackend:
     """
 
     name = "hybrid"
-
-    def __init__(
-        self,
-        probe: ProbeBackend,
-        fresh_tasks: Sequence[str],
-        *,
-        analyzer_model: ChatModel,
-        optimizer_model: ChatModel,
-        action_format: str,
-        settings: LlmSettings | None = None,
-        is_invalid: Callable[[str], bool] | None = None,
-        allow_untested: bool = False,
-        seed: int = 0,
-        note: Callable[[str], None] | None = None,
-        on_progress: Callable[[str], None] | None = None,
-    ) -> None:
-        self._probe = probe
-        self._fresh = list(fresh_tasks)
-        self._analyzer = analyzer_model
-        self._optimizer = optimizer_model
-        self._action_format = action_format
-        self._settings = settings or LlmSettings()
-        self._is_invalid = is_invalid
-        self._allow_untested = allow_untested
-        self._seed = seed
-        self._note = note or (lambda _: None)
-        self._say = on_progress or (lambda _: None)
-        self._counted = 0
+    probe: ProbeBackend
+    fresh_tasks: Sequence[str]
+    analyzer_model: ChatModel
+    optimizer_model: ChatModel
+    action_format: str
+    settings: LlmSettings = field(default_factory=LlmSettings)
+    is_invalid: Callable[[str], bool] | None = None
+    allow_untested: bool = False
+    seed: int = 0
+    note: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
 
     def describe(self) -> dict[str, str]:
         """Describe models, endpoints or weights, prompt hashes and settings."""
-        prompts = {f"prompt.{name}": prompt_hash(name) for name in (*PROMPTS, *findings.PROMPTS)}
-        settings = {"allow_untested": str(self._allow_untested), "max_tokens": str(self._settings.max_tokens)}
-        models = described_models(analyzer=self._analyzer, optimizer=self._optimizer)
+        prompts = {f"prompt.{name}": prompt_hash(name) for name in (*PROMPTS, *WORDING_PROMPTS)}
+        settings = {"allow_untested": str(self.allow_untested), "max_tokens": str(self.settings.max_tokens)}
+        models = described_models(analyzer=self.analyzer_model, optimizer=self.optimizer_model)
         return {**models, **prompts, **settings}
 
     # ------------------------------------------------------------ Algorithm 1, stage 1
@@ -199,11 +200,11 @@ class HybridBackend:
         Also reports earlier rules refuted by now. Where the budget ends, hypotheses count by their trials so far.
         Raises `ModelError`.
         """
-        from_probe, lost = self._probe.analyze(played, known, interface), failed(played)
+        from_probe, lost = self.probe.analyze(played, known, interface), failed(played)
         try:
             return [*from_probe, *self._from_model(lost, played, known, from_probe, interface)]
         except BudgetSpentError as error:
-            self._note(f"no hypothesis was tried: the budget of {error} was spent before")
+            self.note(f"no hypothesis was tried: the budget of {error} was spent before")
             return from_probe
 
     def _from_model(
@@ -221,18 +222,18 @@ class HybridBackend:
         known_rules = [record.text for record in interface.provenance.rules]
         known_rules += [misalignment.rule for misalignment in (*known, *from_probe)]
         proposer = Proposer(
-            self._analyzer,
-            self._settings,
+            self.analyzer_model,
+            self.settings,
             lost,
             self._openings(self._untouched(lost)[:OPENINGS]),
             known_rules,
             interface,
-            self._action_format,
-            self._note,
+            self.action_format,
+            self.note,
         )
-        self._say(f"asking {self._analyzer.name} for hypotheses")
+        self.on_progress(f"asking {self.analyzer_model.name} for hypotheses")
         hypotheses = proposer.propose()
-        self._note(f"{len(hypotheses)} hypotheses proposed by {self._analyzer.name}")
+        self.note(f"{len(hypotheses)} hypotheses proposed by {self.analyzer_model.name}")
         new = [hypothesis for hypothesis in hypotheses if hypothesis not in before]
         tried = self._tried(lost, [*before, *new], base)
         reported = [
@@ -243,15 +244,15 @@ class HybridBackend:
             refuted = self._attacked(lost, fresh, interface)
             if refuted:
                 narrower = [hypothesis for hypothesis in proposer.narrow(refuted) if hypothesis not in (*before, *new)]
-                self._note(f"{len(refuted)} refuted by counter-experiments; {len(narrower)} narrower ones proposed")
+                self.note(f"{len(refuted)} refuted by counter-experiments; {len(narrower)} narrower ones proposed")
                 again = self._tried(lost, narrower, base)
                 fresh += again
                 self._attacked(lost, again, interface)
         except BudgetSpentError as error:
-            self._note(f"not all counter-experiments were tried: the budget of {error} is spent")
+            self.note(f"not all counter-experiments were tried: the budget of {error} is spent")
         told = self._told(lost, fresh, base)
         for number, (hypothesis, tally, _) in enumerate(fresh):
-            self._note(outcome_line(hypothesis, tally, allow_untested=self._allow_untested))
+            self.note(outcome_line(hypothesis, tally, allow_untested=self.allow_untested))
             if number in told and not tally.refuted:
                 reported.append(about(hypothesis, tally, told[number], lost[0].task_id))
         return reported
@@ -263,11 +264,11 @@ class HybridBackend:
         told: dict[int, RuleSet] = {}
         for number, (hypothesis, tally, judge) in enumerate(fresh):
             verdict = verdict_on(hypothesis, tally)
-            if verdict in ("kept", "played") or (verdict == "untested" and self._allow_untested):
+            if verdict in ("kept", "played") or (verdict == "untested" and self.allow_untested):
                 rule = self._as_rule(hypothesis, tally, judge)
                 if rule is not None:
                     told[number] = rule_set([rule], base, judge.grammar, judge.refusals())
-        if self._probe.lists(lost[0].task_id):
+        if self.probe.lists(lost[0].task_id):
             return told
         count = len(told) + 1
         while told and len(told) < count:  # a rule that fell may have spoken in another's place
@@ -284,8 +285,8 @@ class HybridBackend:
     ) -> dict[int, RuleSet]:
         """Try rules together as agents are told them. Return those that helped; the others are refuted."""
         together = reduce(merge_rules, told.values(), base)
-        rng = random.Random(f"{self._seed}/told")
-        left, book = try_as_told(self._probe.lab, together, lost, self._untouched(lost)[:TASKS], rng, self._say)
+        rng = random.Random(f"{self.seed}/told")
+        left, book = try_as_told(self.probe.lab, together, lost, self._untouched(lost)[:TASKS], rng, self.on_progress)
         stand: dict[int, RuleSet] = {}
         for number, rules in told.items():
             (rule,) = rules.rules
@@ -305,7 +306,7 @@ class HybridBackend:
         for new in filter(None, (rules_in(misalignment.detail) for misalignment in from_probe)):
             rules = merge_rules(rules, new)
         rules = rules or RuleSet(reader=fit_reader(episode_texts(played), episode_actions(played)))
-        forms = {form.name: form for form in (*declared_forms(self._action_format), *rules.forms)}
+        forms = {form.name: form for form in (*declared_forms(self.action_format), *rules.forms)}
         forms |= {form.name: form for form in seen_forms(distinct_actions(played), forms.values()) if form.tool}
         return rules.model_copy(update={"forms": tuple(forms.values())})
 
@@ -322,11 +323,11 @@ class HybridBackend:
                 played=played,
             )
         except ValueError as error:
-            self._note(f"left out: {in_words(hypothesis)} ({error})")
+            self.note(f"left out: {in_words(hypothesis)} ({error})")
             return None
 
     def _openings(self, tasks: Sequence[str]) -> Openings:
-        lab = self._probe.lab
+        lab = self.probe.lab
         return [(task_id, "\n".join(lab.env.opening(lab.start(task_id).observation))) for task_id in tasks]
 
     def _tried(
@@ -334,12 +335,12 @@ class HybridBackend:
     ) -> list[TriedHypothesis]:
         if not hypotheses:
             return []
-        rng = random.Random(f"{self._seed}/hypotheses")
+        rng = random.Random(f"{self.seed}/hypotheses")
         fresh = self._untouched(failed)[:TASKS]
-        lab = self._probe.lab
+        lab = self.probe.lab
         grammar = ActionGrammar(fit_forms(hypotheses, base.forms))
         tallies, judge = run_trials(
-            lab, hypotheses, failed, fresh, rng, self._say, grammar, base.reader, self._is_invalid
+            lab, hypotheses, failed, fresh, rng, self.on_progress, grammar, base.reader, self.is_invalid
         )
         return [TriedHypothesis(*pair, judge) for pair in zip(hypotheses, tallies, strict=True)]
 
@@ -354,17 +355,17 @@ class HybridBackend:
         seen = (episode.task_id for episode in failed)
         tasks = list(dict.fromkeys((*untouched[:OPENINGS], *seen, *untouched)))[:SHOWN_TASKS]
         if len(tasks) < MIN_TASKS:
-            self._note(f"no claim can be tested in {MIN_TASKS} tasks: the run has {quantity(len(tasks), 'task')}")
+            self.note(f"no claim can be tested in {MIN_TASKS} tasks: the run has {quantity(len(tasks), 'task')}")
         openings = [(task_id, clip(text, OPENING_CHARACTERS)) for task_id, text in self._openings(tasks)]
         claims = [(in_words(each.hypothesis), list_trials(each.hypothesis)) for each in standing]
-        self._say(f"asking {self._analyzer.name} for counter-experiments")
+        self.on_progress(f"asking {self.analyzer_model.name} for counter-experiments")
         trials = ask_attack(
-            self._analyzer,
-            self._settings,
-            attack_system(interface.contract.environment, self._action_format),
+            self.analyzer_model,
+            self.settings,
+            attack_system(interface.contract.environment, self.action_format),
             claims,
             openings,
-            self._note,
+            self.note,
         )
         for number, each in enumerate(standing):
             play_attack(each.judge, each.hypothesis, each.tally, trials.get(number, ()))
@@ -373,64 +374,305 @@ class HybridBackend:
     def _untouched(self, failed: Sequence[Trajectory]) -> list[str]:
         """Return fresh tasks without a shown failure; all if there are none."""
         seen = {trajectory.task_id for trajectory in failed}
-        return [task_id for task_id in self._fresh if task_id not in seen] or self._fresh
+        return [task_id for task_id in self.fresh_tasks if task_id not in seen] or list(self.fresh_tasks)
 
     # ------------------------------------------------------------ Algorithm 1, stage 2
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """Write an interface for the new misalignments: the probe's rules, rewritten, plus the others."""
-        details: list[dict[str, Any]] = [json.loads(misalignment.detail) for misalignment in new]
-        own = [("confirmed" in detail or "withdrawn" in detail) for detail in details]
-        of_probe = [misalignment for misalignment, mine in zip(new, own, strict=True) if not mine]
-        of_model = [misalignment for misalignment, mine in zip(new, own, strict=True) if mine]
-        rules = read_rule_set(interface.source)
-        written = self._probe.optimize(of_probe, interface)
-        rules = read_rule_set(written.source) or rules
-        gone = [detail["withdrawn"] for detail in details if "withdrawn" in detail]
-        if rules is not None and gone:
-            left = tuple(rule for rule in rules.rules if rule.model_dump(mode="json") not in gone)
-            rules = rules.model_copy(update={"rules": left})
-        added = [detail for detail in details if "confirmed" in detail]
-        if added:
-            proposed = reduce(merge_rules, (load_rules(detail["ruleset"]) for detail in added))
-            rules = merge_rules(rules, self._worded(proposed, interface))
-        records = findings.records(written.provenance.rules, of_model)
-        provenance = written.provenance.model_copy(
-            update={
-                "backend": self.name,
-                "rules": records,
-                "unresolved": findings.unresolved(interface.provenance.unresolved, of_model),
-                "iterations": interface.provenance.iterations + 1,
-                "engine_steps": interface.provenance.engine_steps + self._steps_since(),
-                "training_tasks": tuple(
-                    dict.fromkeys(
-                        (*written.provenance.training_tasks, *(rule.task_id for rule in of_model), *self._fresh)
-                    )
-                ),
-            }
-        )
-        source = written.source
+        """Write an interface for the new misalignments, with the model's words for its own rules."""
+        written = self.probe.optimize(new, interface)
+        rules, source = read_rule_set(written.source), written.source
+        unresolved = list_unresolved(interface.provenance.unresolved, new)
+        provenance = written.provenance.model_copy(update={"backend": self.name, "unresolved": unresolved})
         if rules is not None and rules.rules:
-            source = findings.write_source(written.source, written.contract, rules, records)
+            details = [json.loads(misalignment.detail) for misalignment in new]
+            own = [load_rules(detail["ruleset"]) for detail in details if "confirmed" in detail]
+            rules = self._worded(rules, reduce(merge_rules, own), interface) if own else rules
+            source = write_source(interface.source, interface.contract, rules, provenance.rules)
         return written.model_copy(update={"name": self.name, "source": source, "provenance": provenance})
 
-    def _steps_since(self) -> int:
-        """Count engine steps since the last call."""
-        steps = self._probe.lab.steps
-        since, self._counted = steps - self._counted, steps
-        return since
-
-    def _worded(self, rules: RuleSet, interface: Interface) -> RuleSet:
-        self._say(f"asking {self._optimizer.name} for words")
+    def _worded(self, rules: RuleSet, own: RuleSet, interface: Interface) -> RuleSet:
+        """Return rules with the model's words for its own ones."""
+        self.on_progress(f"asking {self.optimizer_model.name} for words")
         try:
-            return findings.reword_rules(
-                rules,
-                self._optimizer,
-                self._settings,
+            worded = reword_rules(
+                own,
+                self.optimizer_model,
+                self.settings,
                 environment=interface.contract.environment,
-                action_format=self._action_format,
-                note=self._note,
-            )
+                action_format=self.action_format,
+                note=self.note,
+            ).rules
         except BudgetSpentError as error:
-            self._note(f"the rules are told in plain words: the budget of {error} is spent")
+            self.note(f"the rules are told in plain words: the budget of {error} is spent")
             return rules
+        told = tuple(worded[own.rules.index(rule)] if rule in own.rules else rule for rule in rules.rules)
+        return rules.model_copy(update={"rules": told})
+
+
+# ---------------------------------------------------------------- what is reported
+
+
+def about(hypothesis: Hypothesis, tally: HypothesisCounts, rules: RuleSet, failed_task: str) -> Misalignment:
+    """Convert a confirmed, untested or merely played hypothesis into a misalignment.
+
+    `rules` holds it as a rule. A hypothesis without trials is reported for `failed_task`.
+    """
+    task_id, action = tally.example
+    (rule,) = rules.rules
+    return Misalignment(
+        task_id=task_id or failed_task,
+        action_type=list_forms(hypothesis)[0],
+        action=action or list_forms(hypothesis)[0],
+        intent=f"do `{hypothesis.right}`" if isinstance(hypothesis, WrongWording) else "get on with the task",
+        rule=rule.text.removeprefix(UNTESTED).removesuffix("."),
+        sufficient_feedback=_written_hint(rule.say, hypothesis),
+        evidence=tally.evidence,
+        detail=json.dumps({"ruleset": dump(rules), "confirmed": verdict_on(hypothesis, tally) == "kept"}),
+    )
+
+
+def about_wrong(rule: Rule, hypothesis: Hypothesis, tally: HypothesisCounts) -> Misalignment:
+    """Report an existing rule refuted by a trial."""
+    task_id, action, *_ = (*tally.counterexample.split(": "), "", "")
+    return report(
+        f"{WRONG}{in_words(hypothesis)}",
+        (task_id, action or list_forms(hypothesis)[0]),
+        tally.evidence,
+        None,
+        kind=list_forms(hypothesis)[0],
+        intent="follow the interface's hint",
+        feedback="leave the hint out",
+        dropped=rule.text,
+    )
+
+
+def _written_hint(say: str, hypothesis: Hypothesis) -> str:
+    """Return a message with the hypothesis's forms in it."""
+    action, step, *_ = (*spoken_forms(hypothesis), "", "")
+    return say.replace("{action}", action).replace("{step}", step)
+
+
+def outcome_line(hypothesis: Hypothesis, tally: HypothesisCounts, *, allow_untested: bool) -> str:
+    """Describe a hypothesis's result in a line with its counts."""
+    verdict: Verdict = verdict_on(hypothesis, tally)
+    tasks = quantity(len(tally.tasks), "task")
+    counts = f"{quantity(tally.support, 'trial')} for it and {tally.refuted} against, in {tasks}"
+    claim = in_words(hypothesis)
+    if verdict == "kept":
+        confirmed = "confirmed" if tally.withstood >= MIN_TASKS else "stood its trials"
+        return f"{confirmed}: {claim} ({counts}; counter-experiments in {quantity(tally.withstood, 'task')})"
+    if verdict == "played":
+        attack = f"counter-experiments in {quantity(tally.withstood, 'task')}, so it is told as what was played"
+        return f"not confirmed: {claim} ({counts}; {attack})"
+    if verdict == "refuted":
+        return f"refuted: {claim} ({counts}; {tally.counterexample})"
+    why = "too few" if tally.support else "no state was found in which it says anything"
+    if isinstance(hypothesis, WrongWording) and tally.support and tally.meaning != "meant":
+        why = "what agents mean by it cannot be told from where they say it"
+    fate = "it is kept all the same and marked" if allow_untested else "it is left out; --allow-untested keeps such"
+    return f"untested: {claim} ({counts}: {why}; {fate})"
+
+
+def list_unresolved(old: Sequence[str], new: Sequence[Misalignment]) -> tuple[str, ...]:
+    """List misalignments without confirmed rules, untested ones included, refuted ones excluded."""
+    gone = {misalignment.text.replace(WRONG, "", 1) for misalignment in new if misalignment.kind == "bug-of-current"}
+    untested = [each.text for each in new if not json.loads(each.detail).get("confirmed", True)]
+    return tuple(dict.fromkeys((*(text for text in old if text not in gone), *untested)))
+
+
+# ---------------------------------------------------------------- the words in which agents are told what holds
+
+WORDING_PROMPTS = ("optimizer/wording_system", "optimizer/wording")
+LONGEST_WORDS = 400
+
+
+def reword_rules(
+    rules: RuleSet,
+    model: ChatModel,
+    settings: LlmSettings,
+    *,
+    environment: str,
+    action_format: str,
+    note: Callable[[str], None],
+) -> RuleSet:
+    """Reword rules with the model where its words are usable; note each rejection.
+
+    Raises `ModelError` only if the endpoint is unreachable: rules do not depend on the model's words.
+    """
+    dialogue = ModelDialogue(
+        model,
+        render("optimizer/wording_system", {"environment": environment, "action_format": action_format}),
+        temperature=settings.optimizer_temperature,
+        max_tokens=settings.max_tokens,
+    )
+    grammar = ActionGrammar(rules.forms)
+    pairs = [(rule, hypothesis) for rule in rules.rules if (hypothesis := as_hypothesis(rule, grammar)) is not None]
+    plain_rules = [
+        {"rule": rule.text, "hint": _written_hint(rule.say, hypothesis), "forms": list_forms(hypothesis)}
+        for rule, hypothesis in pairs
+    ]
+    try:
+        prompt = render("optimizer/wording", {"rules": plain_rules})
+        written = dialogue.ask(prompt, _parse_words, tries=settings.format_tries)
+    except NoAnswerError as error:
+        note(f"the rules are told in plain words, since the model's could not be read: {error}")
+        return rules
+    worded = [_with_words(*pair, written.get(number, {}), note) for number, pair in enumerate(pairs, start=1)]
+    return rules.model_copy(update={"rules": tuple(worded)})
+
+
+def problem_with(words: str, hypothesis: Hypothesis, *, hint: bool) -> str:
+    """Return the problem of a model's words for a rule; "" if usable."""
+    forms = [_plain(form) for form in list_forms(hypothesis)]
+    named = re.findall(r"`([^`]*)`", words)
+    commands = [_plain(command) for command in named]
+    if not words.strip() or len(words) > LONGEST_WORDS or "\n" in words:
+        return f"they are empty, have several lines or more than {LONGEST_WORDS} characters"
+    if words.count("`") % 2:
+        return "a backtick is not closed"
+    rest = re.sub(r"`[^`]*`", "", words)
+    quoted = re.findall(r'"([^"]*)"', rest)
+    wrong = [command for command in (*named, *quoted) if _plain(command) not in forms]
+    if wrong:
+        return f"they name `{wrong[0]}`, which is no form of the rule"
+    if re.search(r"[{}]", re.sub(r"\{\d\}", "", rest)):
+        return "they hold braces that are no {0} to {9}"
+    wanted = [_plain(_order(hypothesis))] if hint and _order(hypothesis) else []
+    if not commands or any(form not in commands for form in wanted):
+        return "they do not name the command that helps"
+    return ""
+
+
+def _order(hypothesis: Hypothesis) -> str:
+    """Return the form of the command that helps, "" without one."""
+    if isinstance(hypothesis, NeededStep):
+        return hypothesis.step
+    return hypothesis.right if isinstance(hypothesis, WrongWording) else ""
+
+
+def _plain(text: str) -> str:
+    """Normalise a command for comparison; letters may stand for slot numbers."""
+    return said_as(with_letters(text))
+
+
+def _with_words(rule: Rule, hypothesis: Hypothesis, words: dict[str, Any], note: Callable[[str], None]) -> Rule:
+    if isinstance(hypothesis, StatedClaim):
+        return rule
+    changed: dict[str, str] = {}
+    is_order = set(slots_of(_order(hypothesis))) <= set(slots_of(spoken_forms(hypothesis)[0]))
+    for part, name in (("up_front", "text"), ("hint", "say")):
+        text = words.get(part)
+        if not isinstance(text, str) or (part == "hint" and not is_order):
+            continue
+        told = _as_template(text, hypothesis) if part == "hint" else with_letters(text)
+        problem = problem_with(text, hypothesis, hint=part == "hint")
+        if not problem and slots_of(told):
+            problem = "they speak of names outside a command that is known then"
+        if problem:
+            note(f"the model's words for {rule.text!r} are not used, since {problem}")
+        else:
+            prefix = UNTESTED if name == "text" and rule.text.startswith(UNTESTED) else ""
+            changed[name] = prefix + " ".join(told.split())
+    return rule.model_copy(update=changed)
+
+
+def _as_template(words: str, hypothesis: Hypothesis) -> str:
+    """Return a model's message with {action} and {step} for the forms of the action and of the command that helps."""
+    known = {_plain(spoken_forms(hypothesis)[0]): "`{action}`", _plain(_order(hypothesis)): "`{step}`"}
+    return re.sub(r"`([^`]*)`", lambda command: known.get(_plain(command[1]), command[0]), words)
+
+
+def _parse_words(reply: str) -> dict[int, dict[str, Any]]:
+    """Map rule numbers, from 1, to their words."""
+    written: dict[int, dict[str, Any]] = {}
+    for value in json_values(visible_text(reply)):
+        if isinstance(value, dict) and str(value.get("number", "")).strip().isdigit():
+            written[int(str(value["number"]))] = value
+    if not written:
+        raise ReplyFormatError('it holds no words: write a JSON list of {"number", "up_front", "hint"}')
+    return written
+
+
+# ---------------------------------------------------------------- write the interface's source
+
+
+def write_source(before: str, contract: InterfaceContract, rules: RuleSet, known: Sequence[RuleRecord]) -> str:
+    """Build source from rules and an interface: code of the probe, or one with rules only.
+
+    In code, existing words for a refused action take precedence.
+    """
+    if rule_file.read_rule_set(before) is not None or before == identity_source(contract):
+        code = _without_docstring(rule_file.source(rules, contract))
+    else:
+        code = _beside(before, contract, rules)
+    return f"{_head(contract, rules, known)}\n\n{code.strip()}\n"
+
+
+def _head(contract: InterfaceContract, rules: RuleSet, known: Sequence[RuleRecord]) -> str:
+    confirmed = {record.text for record in known if not record.untested}
+    unsure = {record.text for record in known if record.untested}
+    texts = [rule.text.removesuffix(".") for rule in rules.rules if is_own(rule)]
+    lines = [
+        f"Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence.",
+        "",
+        f"{len([text for text in texts if text not in unsure and not text.startswith(UNTESTED)])} rules were proposed "
+        "by a model and stood every trial.",
+    ]
+    played = [text for text in texts if text in unsure - confirmed]
+    if played:
+        lines += ["", "No rules, but what was played:", *(f"- {text}." for text in played)]
+    untested = [text.removeprefix(UNTESTED) for text in texts if text.startswith(UNTESTED)]
+    if untested:
+        lines += ["", "Not tested, since no state was found that could decide them (--allow-untested):"]
+        lines += [f"- {text}." for text in untested]
+    quoted = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''").rstrip('"')
+    return f'"""{quoted}\n"""'
+
+
+def _without_docstring(source: str) -> str:
+    body = parse_source(source).body
+    first = body[0] if body else None
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        return "\n".join(source.splitlines()[first.end_lineno or 0 :])
+    return source
+
+
+WATCHED = """\
+class WatchedEnv:
+    def __init__(self, env):
+        self.env = env
+        self.replies = []
+
+    def step(self, action):
+        result = self.env.step(action)
+        sent = action[0] if isinstance(action, list) else action
+        text = result[0][0] if isinstance(result[0], list) else result[0]
+        self.replies.append((sent, text))
+        return result
+
+    def answer(self, action, shown):
+        texts = [text for sent, text in self.replies if sent == action]
+        return texts[-1] if texts else shown"""
+"""The environment, with its own answers in a turn, in an interface's source."""
+
+
+def _beside(before: str, contract: InterfaceContract, rules: RuleSet) -> str:
+    """Return code with rules beside it: they explain the environment's own answer."""
+    code = re.sub(r"(?m)^def InferRules\(", "def rules_before(", _without_docstring(before))
+    code = re.sub(r"(?m)^def WrapStep\(", "def step_before(", code)
+    infer, wrap = ", ".join(contract.infer_rules_args), ", ".join(contract.wrap_step_args)
+    functions = f"""\
+def InferRules({infer}):
+    texts = dict.fromkeys(rule['text'] for rule in RULES['rules'])
+    return (rules_before({infer}) or {HEADING!r}) + '\\n- ' + '\\n- '.join(texts)
+
+
+def WrapStep({wrap}):
+    if not hasattr(env, 'watched'):
+        env.watched = WatchedEnv(env)
+    env.watched.replies = []
+    seen, *rest = step_before({wrap.replace("env", "env.watched", 1)})
+    return env.explain(RULES, agent_action, env.watched.answer(agent_action, seen), seen), *rest"""
+    data = f"RULES = {rule_file.write_data(dump(rules))}"
+    return "\n\n".join([code.strip(), data, WATCHED, functions])

@@ -18,8 +18,17 @@ from pydantic import ValidationError
 
 from align_echo.agents.parsing import spans, unquoted, visible_code
 from align_echo.align.experiments import clip
-from align_echo.align.hybrid.forms import bound_names, filled_form, slots_of
-from align_echo.align.hybrid.hypotheses import HYPOTHESIS, KINDS, ActionJudge, Hypothesis, StatedClaim, WrongWording
+from align_echo.align.hybrid.hypotheses import (
+    HYPOTHESIS,
+    KINDS,
+    ActionJudge,
+    Hypothesis,
+    StatedClaim,
+    WrongWording,
+    bound_names,
+    filled_form,
+    slots_of,
+)
 from align_echo.align.probe.lab import LabState
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import ReplyFormatError
@@ -300,7 +309,10 @@ def judge_meaning(
     judge: ActionJudge, instead: WrongWording, failed: Sequence[Trajectory]
 ) -> tuple[Meaning, tuple[str, str, str]]:
     """Judge if agents mean the right wording by the wrong one; if not, also return task, action and reason."""
-    episodes = [_followed(judge, trajectory) for trajectory in failed]
+    episodes = [
+        [AgentStep(state, action, judge.taken(state, action)) for state, action, _ in judge.lab.replay(trajectory)]
+        for trajectory in failed
+    ]
     states = _said(episodes, instead.wrong)
     seen = [_near(judge, state, names, instead.right) for state, names in states]
     nearest = [near for near, _ in seen if near]
@@ -324,16 +336,6 @@ def judge_meaning(
     clear = clear and (own >= MARGIN * habitual if worked else MARGIN * own >= habitual)
     clear = clear and (own >= COMMON * len(states) if known else not stuck)
     return ("meant" if clear and _may_be_meant(episodes, instead, known=known) else "cannot be told"), ("", "", "")
-
-
-def _followed(judge: ActionJudge, trajectory: Trajectory) -> list[AgentStep]:
-    """Replay an episode in the lab."""
-    state, actions = judge.lab.start(trajectory.task_id), list[AgentStep]()
-    for step in trajectory.steps:
-        if step.action is not None and step.raw_observation is not None and not state.over:
-            actions.append(AgentStep(state, step.action, judge.taken(state, step.action)))
-            state = judge.lab.after(state, step.action)
-    return actions
 
 
 def _said(episodes: Sequence[Sequence[AgentStep]], form: str) -> list[tuple[LabState, dict[str, str]]]:

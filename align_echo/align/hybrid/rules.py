@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from align_echo.align.hybrid.forms import slots_of, with_letters
 from align_echo.align.hybrid.hypotheses import (
     Hypothesis,
     NeededStep,
@@ -17,7 +16,9 @@ from align_echo.align.hybrid.hypotheses import (
     WrongWording,
     in_words,
     list_forms,
+    slots_of,
     spoken_forms,
+    with_letters,
 )
 from align_echo.interface.rules.actions import (
     ActionGrammar,

@@ -8,7 +8,7 @@
 - Claim: its own experiments.
 
 What withstands is then attacked by counter-experiments (`align/refutation.py`). Where nothing is listed, what is left
-is tried as it will be told. A single refutation rejects a hypothesis. Not here: reports (`findings.py`) and the wording
+is tried as it will be told. A single refutation rejects a hypothesis. Not here: reports (`backend.py`) and the wording
 of forms.
 """
 
@@ -22,7 +22,6 @@ from typing import Literal
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import clip
-from align_echo.align.hybrid.forms import bound_names, filled_form, is_step, slots_of
 from align_echo.align.hybrid.hypotheses import (
     ActionJudge,
     Hypothesis,
@@ -30,7 +29,11 @@ from align_echo.align.hybrid.hypotheses import (
     NoEffect,
     StatedClaim,
     WrongWording,
+    bound_names,
+    filled_form,
+    is_step,
     list_forms,
+    slots_of,
     spoken_forms,
 )
 from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, claim_tasks, judge_meaning, names_said
@@ -197,7 +200,7 @@ def try_as_told(
                 observer.note(instance)
     search = FixSearch(observer)
     search.learn_values()
-    return try_rules(observer, search, rules, tasks, rng, say)
+    return try_rules(search, rules, tasks, rng, say)
 
 
 # ---------------------------------------------------------------- by kind

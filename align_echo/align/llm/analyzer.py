@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -163,8 +164,12 @@ def verify(
     and `ModelError`.
     """
     prompt, left = opening, settings.operations
+
+    def read(reply: str) -> ExperimentRequests | Concluded:
+        return parse(reply, simulator.outcomes, left > 0)
+
     while True:
-        move = _next_move(dialogue, simulator, prompt, parse, left > 0, settings.format_tries)
+        move = dialogue.ask(prompt, read, tries=settings.format_tries)
         if not isinstance(move, ExperimentRequests):
             return move
         done: list[ExperimentResult] = []
@@ -174,17 +179,6 @@ def verify(
                 break
         left -= len(done)
         prompt = outcomes_text(done, left, len(move.requests) + move.dropped - len(done))
-
-
-def _next_move(
-    dialogue: ModelDialogue,
-    simulator: Simulator,
-    prompt: str,
-    parse: MoveParser[Concluded],
-    may_request: bool,
-    tries: int,
-) -> ExperimentRequests | Concluded:
-    return dialogue.ask(prompt, lambda reply: parse(reply, simulator.outcomes, may_request), tries=tries)
 
 
 def outcomes_text(outcomes: Sequence[ExperimentResult], left: int, dropped: int = 0) -> str:
@@ -217,28 +211,18 @@ def experiments_text(outcomes: Sequence[ExperimentResult]) -> str:
     return f"{quantity(len(outcomes), 'experiment')} in {quantity(len(tasks), 'task')}"
 
 
+@dataclass
 class Analyzer:
     """Analyzer on a chat model. `new_simulator` opens a simulator under an interface; `gold` returns an expert's
     solution; `other_tasks` lists tasks for counter-experiments; `note` logs a remark."""
 
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: LlmSettings,
-        *,
-        action_format: str,
-        new_simulator: SimulatorFactory,
-        gold: Callable[[str], Sequence[tuple[str, str]]],
-        other_tasks: Callable[[], Sequence[str]],
-        note: Callable[[str], None],
-    ) -> None:
-        self._model = model
-        self._settings = settings
-        self._action_format = action_format
-        self._new_simulator = new_simulator
-        self._gold = gold
-        self._other_tasks = other_tasks
-        self._note = note
+    model: ChatModel
+    settings: LlmSettings
+    action_format: str
+    new_simulator: SimulatorFactory
+    gold: Callable[[str], Sequence[tuple[str, str]]]
+    other_tasks: Callable[[], Sequence[str]]
+    note: Callable[[str], None]
 
     def analyze(
         self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
@@ -249,18 +233,18 @@ class Analyzer:
         """
         misalignments: list[Misalignment] = []
         again = repeated_answers(failed)
-        size = self._settings.episodes_per_analysis
+        size = self.settings.episodes_per_analysis
         for start in range(0, len(failed), size):
             episodes = failed[start : start + size]
             last = f" to {start + len(episodes)}" if len(episodes) > 1 else ""
-            self._note(
+            self.note(
                 f"analysing failed episodes {start + 1}{last} of {len(failed)}; {len(misalignments)} found so far"
             )
             try:
                 fresh = self._analyze(episodes, [*known, *misalignments], interface, again)
             except BudgetSpentError as error:
                 rest = quantity(len(failed) - start, "failed episode")
-                self._note(f"{rest} not analysed to the end: the budget of {error} is spent")
+                self.note(f"{rest} not analysed to the end: the budget of {error} is spent")
                 break
             except ModelError as error:
                 names = ", ".join(episode.task_id for episode in episodes)
@@ -272,12 +256,12 @@ class Analyzer:
     def _analyze(
         self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface, again: str
     ) -> Sequence[Misalignment]:
-        system = render("analyzer/system", interface_values(interface, self._action_format))
+        system = render("analyzer/system", interface_values(interface, self.action_format))
         prompt = self._proposal_prompt(episodes, known, interface.provenance.unresolved, again)
         failures = failures_of(episodes)
         found = (
             self._verified(system, prompt, failures, interface)
-            if self._settings.verify
+            if self.settings.verify
             else self._chosen(system, prompt, failures)
         )
         return [located(misalignment, failures) for misalignment in found]
@@ -285,7 +269,7 @@ class Analyzer:
     def _proposal_prompt(
         self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], unresolved: Sequence[str], again: str
     ) -> str:
-        limit = self._settings.episode_characters
+        limit = self.settings.episode_characters
         records = [
             {
                 "task_id": episode.task_id,
@@ -306,9 +290,9 @@ class Analyzer:
 
     def _expert(self, task_id: str) -> Sequence[tuple[str, str]]:
         try:
-            return self._gold(task_id)
+            return self.gold(task_id)
         except (EngineError, MissingExtraError) as error:
-            self._note(f"no expert play of {task_id}: {error}")
+            self.note(f"no expert play of {task_id}: {error}")
             return ()
 
     # ------------------------------------------------------------ with experiments
@@ -316,9 +300,9 @@ class Analyzer:
     def _verified(
         self, system: str, prompt: str, failures: Mapping[str, Failure], interface: Interface
     ) -> Sequence[Misalignment]:
-        settings, tasks = self._settings, failures.keys()
+        settings, tasks = self.settings, failures.keys()
         dialogue = ModelDialogue(
-            self._model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
+            self.model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
         )
         proposed = dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks), tries=settings.format_tries)
         self._tell_dropped(proposed)
@@ -327,11 +311,11 @@ class Analyzer:
         opening = render(
             "analyzer/verify", {"turns": settings.operations, "kinds": KINDS, "most": MOST_OPERATIONS}
         )
-        simulator = self._new_simulator(interface, failures)
+        simulator = self.new_simulator(interface, failures)
         try:
             verified = verify(dialogue, simulator, opening, partial(_move, tasks), settings)
             self._tell_dropped(verified)
-            self._note(
+            self.note(
                 f"{len(proposed.misalignments)} misalignments proposed, {len(verified.misalignments)} kept "
                 f"after {experiments_text(simulator.outcomes)} of its own"
             )
@@ -352,13 +336,13 @@ class Analyzer:
         """
         if not findings:
             return [], []
-        known = list(dict.fromkeys((*sorted(tasks), *self._other_tasks())))[:SHOWN_TASKS]
+        known = list(dict.fromkeys((*sorted(tasks), *self.other_tasks())))[:SHOWN_TASKS]
         if len(known) < MIN_TASKS:
-            self._note(f"no finding can be tested in {MIN_TASKS} tasks: the run has {quantity(len(known), 'task')}")
+            self.note(f"no finding can be tested in {MIN_TASKS} tasks: the run has {quantity(len(known), 'task')}")
         openings = [(task_id, clip(simulator.init_simulator(task_id).text, OPENING_CHARACTERS)) for task_id in known]
         claims = [(finding.text, [f"{finding.task_id}: {finding.action}"]) for finding in findings]
-        system = attack_system(interface.contract.environment, self._action_format)
-        trials = ask_attack(self._model, self._settings, system, claims, openings, self._note)
+        system = attack_system(interface.contract.environment, self.action_format)
+        trials = ask_attack(self.model, self.settings, system, claims, openings, self.note)
         standing: list[Misalignment] = []
         refuted: list[tuple[str, str]] = []
         for number, finding in enumerate(findings):
@@ -368,7 +352,7 @@ class Analyzer:
                 standing.append(_with_attack(finding, attack))
                 continue
             refuted.append((finding.text, ": ".join(attack.counterexample)))
-            self._note(f"refuted by a counter-experiment: {finding.text} ({refuted[-1][1]})")
+            self.note(f"refuted by a counter-experiment: {finding.text} ({refuted[-1][1]})")
         return standing, refuted
 
     def _narrowed(
@@ -378,24 +362,24 @@ class Analyzer:
         prompt = narrow_prompt(refuted, experiments="", nothing="<misalignments>none</misalignments>")
         try:
             return dialogue.ask(
-                prompt, lambda reply: parse_findings(reply, tasks), tries=self._settings.format_tries
+                prompt, lambda reply: parse_findings(reply, tasks), tries=self.settings.format_tries
             ).misalignments
         except NoAnswerError as error:
-            self._note(f"refuted findings are dropped, since no narrower ones could be read: {error}")
+            self.note(f"refuted findings are dropped, since no narrower ones could be read: {error}")
             return ()
 
     def _tell_dropped(self, findings: AnalyzerFindings) -> None:
         for reason in findings.dropped:
-            self._note(f"a finding was left out, since it could not be read in any try: {reason}")
+            self.note(f"a finding was left out, since it could not be read in any try: {reason}")
 
     # ------------------------------------------------------------ without experiments
 
     def _chosen(self, system: str, prompt: str, tasks: Collection[str]) -> Sequence[Misalignment]:
-        settings = self._settings
+        settings = self.settings
         candidates = []
         for sample in range(settings.samples):
             dialogue = ModelDialogue(
-                self._model,
+                self.model,
                 system,
                 temperature=settings.sample_temperature,
                 max_tokens=settings.max_tokens,
@@ -406,13 +390,13 @@ class Analyzer:
                     dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks), tries=settings.format_tries)
                 )
             except NoAnswerError as error:
-                self._note(f"analysis {sample + 1} of {settings.samples} gave nothing: {error}")
+                self.note(f"analysis {sample + 1} of {settings.samples} gave nothing: {error}")
         if not candidates:
             raise NoAnswerError(f"none of {settings.samples} sampled analyses could be used")
         if not any(candidate.misalignments for candidate in candidates):
             return ()
         judge = ModelDialogue(
-            self._model, system, temperature=settings.sample_temperature, max_tokens=settings.max_tokens
+            self.model, system, temperature=settings.sample_temperature, max_tokens=settings.max_tokens
         )
         texts = [misalignments_text(candidate.misalignments) for candidate in candidates]
         question = f"{prompt}\n\n{render('analyzer/rerank', {'candidates': texts})}"

@@ -1,25 +1,219 @@
-"""`llm` backend of Algorithm 1: Analyzer and Optimizer on chat models, with access to the training environments."""
+"""Optimizer: writes interface code that loads and runs, and refines it until experiments confirm the fix; and the
+`llm` backend of Algorithm 1, Analyzer and Optimizer on chat models.
+
+If no version passes its check on all misalignments, the best version is used and its record lists the open ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from align_echo.align.budget import Budget
+from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.experiments import Failure, Simulator, clip
-from align_echo.align.llm import analyzer, optimizer
-from align_echo.align.llm.replies import LlmSettings, failure_in, step_usage
-from align_echo.align.refutation import SHOWN_TASKS
+from align_echo.align.llm import analyzer
+from align_echo.align.llm.analyzer import ModelDialogue, SimulatorFactory, experiments_text, verify
+from align_echo.align.llm.replies import (
+    MOST_OPERATIONS,
+    CheckVerdict,
+    LlmSettings,
+    failure_in,
+    failures_in,
+    interface_values,
+    looks_usage,
+    misalignments_text,
+    numbered_text,
+    parse_checker_move,
+    parse_choice,
+    parse_code,
+    rules_text,
+    step_usage,
+)
+from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS
 from align_echo.align.showing import describe_actions
 from align_echo.align.world import TrainingSplit
-from align_echo.errors import EngineError, InterfaceError, MissingExtraError
-from align_echo.interface.contract import Interface
+from align_echo.errors import EngineError, InterfaceError, MissingExtraError, ModelError, NoAnswerError
+from align_echo.interface.contract import Interface, RuleRecord, check_source
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
-from align_echo.prompts import prompt_hash
+from align_echo.prompts import prompt_hash, render
 from align_echo.rollout.batches import failed
 from align_echo.rollout.session import base_env, take_turn
 from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
 from align_echo.wrappers.text_env import TextEnv
+
+PROMPTS = (
+    "optimizer/system",
+    "optimizer/write",
+    "optimizer/refine",
+    "optimizer/checker",
+    "optimizer/check",
+    "optimizer/rerank",
+)
+
+
+@dataclass
+class Optimizer:
+    """Optimizer on chat models. `writer` writes code; `checker` runs experiments (in the paper: the analyzer's model).
+
+    `trial` runs a candidate in the sandbox and raises `InterfaceError` on failure. `samples` holds observations at the
+    misalignments.
+    """
+
+    writer: ChatModel
+    checker: ChatModel
+    settings: LlmSettings
+    action_format: str
+    new_simulator: SimulatorFactory
+    trial: Callable[[Interface, Sequence[Misalignment]], None]
+    samples: Callable[[Sequence[Misalignment], Interface], str]
+    note: Callable[[str], None]
+
+    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        """Write the interface that passes its check on most of `new`; return `interface` with a note if none is.
+
+        Raises `ModelError`, or `NoAnswerError` without usable code or without a conclusion.
+        """
+        write = self._verified if self.settings.verify else self._chosen
+        try:
+            return write(new, interface)
+        except BudgetSpentError as error:
+            self.note(f"the previous interface is kept: the budget of {error} was spent before another was checked")
+            return interface
+        except ModelError as error:
+            raise type(error)(f"writing the interface broke: {error}") from error
+
+    def _verified(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        settings = self.settings
+        dialogue = self._dialogue(self.writer, interface, settings.optimizer_temperature)
+        prompt = self._write_prompt(new, interface)
+        best, open_in_best, versions = interface, tuple(range(1, len(new) + 1)), settings.refinements + 1
+        for version in range(1, versions + 1):
+            try:
+                candidate = self._code(dialogue, prompt, new, interface)
+                verdict, tried = self._check(candidate, new)
+            except (NoAnswerError, BudgetSpentError) as error:
+                if best is interface:
+                    raise
+                self.note(f"version {version} of the interface came to nothing: {error}")
+                break
+            left = len(verdict.unresolved)
+            stood = f"{len(new) - left} of {len(new)} misalignments"
+            self.note(f"version {version} of the interface stood its check on {stood} ({tried})")
+            if verdict.resolved:
+                return _on_record(candidate, interface, new, ())
+            if left < len(open_in_best):
+                best, open_in_best = candidate, verdict.unresolved
+            prompt = render("optimizer/refine", {"refinement": verdict.refinement})
+        if best is interface:
+            none = f"none of {versions} versions stood its check on any of {len(new)}"
+            self.note(f"the previous interface is kept: {none}")
+            return interface
+        stood = f"{len(new) - len(open_in_best)} of {len(new)} misalignments"
+        self.note(f"a version is kept that stood its check on {stood}")
+        return _on_record(best, interface, new, open_in_best)
+
+    def _chosen(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        settings = self.settings
+        prompt = self._write_prompt(new, interface)
+        candidates = []
+        for sample in range(settings.samples):
+            dialogue = self._dialogue(self.writer, interface, settings.sample_temperature, sample)
+            try:
+                candidates.append(self._code(dialogue, prompt, new, interface))
+            except NoAnswerError as error:
+                self.note(f"interface {sample + 1} of {settings.samples} came to nothing: {error}")
+        if not candidates:
+            raise NoAnswerError(f"none of {settings.samples} sampled interfaces could be used")
+        judge = self._dialogue(self.writer, interface, settings.sample_temperature)
+        values = {"new": misalignments_text(new), "candidates": [candidate.source for candidate in candidates]}
+        choice = judge.ask(
+            render("optimizer/rerank", values),
+            lambda reply: parse_choice(reply, len(candidates)),
+            tries=settings.format_tries,
+        )
+        return _on_record(candidates[choice], interface, new, ())
+
+    def _dialogue(self, model: ChatModel, interface: Interface, temperature: float, sample: int = 0) -> ModelDialogue:
+        values = {
+            **interface_values(interface, self.action_format),
+            "looks_usage": looks_usage(interface),
+        }
+        system = render("optimizer/system", values)
+        return ModelDialogue(
+            model, system, temperature=temperature, max_tokens=self.settings.max_tokens, sample=sample
+        )
+
+    def _write_prompt(self, new: Sequence[Misalignment], interface: Interface) -> str:
+        values = {
+            "covered": rules_text(interface),
+            "new": misalignments_text(new),
+            "samples": self.samples(new, interface),
+        }
+        return render("optimizer/write", values)
+
+    def _code(
+        self, dialogue: ModelDialogue, prompt: str, new: Sequence[Misalignment], interface: Interface
+    ) -> Interface:
+        """Write code that parses, matches the contract and runs; send problems back to the model."""
+
+        def accept(reply: str) -> Interface:
+            source = parse_code(reply, current=interface.source)
+            check_source(source, interface.contract)
+            candidate = interface.model_copy(update={"name": "llm", "source": source})
+            self.trial(candidate, new)
+            return candidate
+
+        return dialogue.ask(prompt, accept, tries=self.settings.code_tries)
+
+    def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> tuple[CheckVerdict, str]:
+        """Check a candidate by experiments; also return their number in words."""
+        settings = self.settings
+        dialogue = ModelDialogue(
+            self.checker,
+            render("optimizer/checker", interface_values(candidate, self.action_format)),
+            temperature=settings.analyzer_temperature,
+            max_tokens=settings.max_tokens,
+        )
+        values = {"new": numbered_text(new), "turns": settings.operations, "most": MOST_OPERATIONS}
+        opening = render("optimizer/check", values)
+        simulator = self.new_simulator(candidate, failures_in(new))
+        try:
+            verdict = verify(dialogue, simulator, opening, partial(parse_checker_move, claims=len(new)), settings)
+        finally:
+            simulator.close()
+        return verdict, experiments_text(simulator.outcomes)
+
+
+def _on_record(
+    candidate: Interface, previous: Interface, new: Sequence[Misalignment], unresolved: Sequence[int]
+) -> Interface:
+    """Add rules for resolved misalignments and a list of unresolved ones to the candidate.
+
+    `unresolved` holds indices into `new`, from 1.
+    """
+    open_now = [misalignment for number, misalignment in enumerate(new, start=1) if number in unresolved]
+    done = [misalignment for misalignment in new if misalignment not in open_now]
+    claims = {misalignment.claim for misalignment in new}
+    before = [rule for rule in previous.provenance.unresolved if " ".join(rule.lower().split()) not in claims]
+    rules = tuple(
+        RuleRecord(
+            text=misalignment.text,
+            evidence=misalignment.evidence,
+            untested=misalignment.evidence.attacked < MIN_TASKS,
+        )
+        for misalignment in done
+    )
+    provenance = previous.provenance.model_copy(
+        update={
+            "rules": (*previous.provenance.rules, *rules),
+            "unresolved": (*before, *(misalignment.text for misalignment in open_now)),
+            "content_hash": "",
+        }
+    )
+    return candidate.model_copy(update={"provenance": provenance})
+
 
 SHARED_PROMPTS = ("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again")
 SAMPLE_TASKS = 2
@@ -67,7 +261,7 @@ class LlmBackend:
             other_tasks=lambda: world.tasks(0, seed, SHOWN_TASKS),
             note=self._note,
         )
-        self._optimizer = optimizer.Optimizer(
+        self._optimizer = Optimizer(
             optimizer_model,
             analyzer_model,
             self._settings,
@@ -80,7 +274,7 @@ class LlmBackend:
 
     def describe(self) -> dict[str, str]:
         """Describe models, endpoints or weights, prompt hashes and settings."""
-        names = (*analyzer.PROMPTS, *optimizer.PROMPTS, *SHARED_PROMPTS)
+        names = (*analyzer.PROMPTS, *PROMPTS, *SHARED_PROMPTS)
         prompts = {f"prompt.{name}": prompt_hash(name) for name in names}
         settings = {name: str(value) for name, value in self._settings.model_dump().items()}
         return {**self._models, **prompts, **settings}

@@ -11,19 +11,24 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.probe import rule_file
 from align_echo.align.probe.cases import (
+    ActionVocabulary,
     Case,
+    Need,
     Slots,
     count_walks,
     proposals,
     random_walk,
     replay_actions,
+    spelling_needed,
     try_case,
+    try_spelling,
     walk,
 )
 from align_echo.align.probe.effects import learner as effects
@@ -36,9 +41,9 @@ from align_echo.align.probe.findings import (
     about_rules,
     about_wrong_rules,
     learn_forms,
+    merge_records,
     not_tried,
     nothing_found,
-    records,
     too_many_forms,
     try_form,
 )
@@ -50,8 +55,7 @@ from align_echo.align.probe.names import (
     learn_names,
     skeleton,
 )
-from align_echo.align.probe.offered import learner
-from align_echo.align.probe.offered.pages import learner as pages
+from align_echo.align.probe.offered import learner, pages
 from align_echo.align.probe.rule_file import check_format, drop_rules, merge_rules, read_rule_set, rules_in
 from align_echo.align.probe.rules import (
     further_refusals,
@@ -60,7 +64,6 @@ from align_echo.align.probe.rules import (
     taken_actions,
     unlisted_refusals,
 )
-from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface.contract import Interface, Provenance
 from align_echo.interface.rules.actions import parse_call
 from align_echo.interface.rules.answers import SAME
@@ -113,6 +116,7 @@ Progress = Callable[[str], None]
 Studied = tuple[list[Case], list[UnmatchedUtterance], Counter[str]]
 
 
+@dataclass
 class ProbeBackend:
     """Backend that learns on failed tasks and tests on `fresh_tasks`; `make_lab_env` creates a raw environment without
     a step limit.
@@ -122,30 +126,20 @@ class ProbeBackend:
     """
 
     name = "probe"
+    make_lab_env: Callable[[], TextEnv]
+    fresh_tasks: Sequence[str]
+    seed: int = 0
+    on_progress: Progress = lambda _: None
+    note: Progress | None = None
+    processes: int = 1
+    budget: Budget = field(default_factory=Budget)
+    action_format: str = ""
+    tools: Sequence[Mapping[str, Any]] = ()
+    _lab: Lab | None = None
+    _counted: int = 0
 
-    def __init__(
-        self,
-        make_lab_env: Callable[[], TextEnv],
-        fresh_tasks: Sequence[str],
-        *,
-        seed: int = 0,
-        on_progress: Progress | None = None,
-        note: Progress | None = None,
-        processes: int = 1,
-        budget: Budget | None = None,
-        action_format: str = "",
-        tools: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        self.budget = budget or Budget()
-        self._make_lab_env = make_lab_env
-        self._fresh = list(fresh_tasks)
-        self._seed = seed
-        self._say = on_progress or (lambda _: None)
-        self._note = note or self._say
-        self._processes = processes
-        self._action_format, self._tools = action_format, tools
-        self._lab: Lab | None = None
-        self._counted = 0
+    def _tell(self, remark: str) -> None:
+        (self.note or self.on_progress)(remark)
 
     def describe(self) -> dict[str, str]:
         """Describe the backend for the run's record; it uses no model."""
@@ -155,7 +149,7 @@ class ProbeBackend:
     def lab(self) -> Lab:
         """Return the lab, opened on first use."""
         if self._lab is None:
-            self._lab = Lab(self._make_lab_env(), self._processes, self.budget)
+            self._lab = Lab(self.make_lab_env(), self.processes, self.budget)
         return self._lab
 
     # ------------------------------------------------------------ Algorithm 1, stage 1
@@ -171,7 +165,7 @@ class ProbeBackend:
             try:
                 return self._learned_from(played, known, interface)
             except BudgetSpentError as error:
-                self._note(f"no rule was tried: the budget of {error} was spent before")
+                self._tell(f"no rule was tried: the budget of {error} was spent before")
                 return []
 
     def _learned_from(
@@ -179,7 +173,7 @@ class ProbeBackend:
     ) -> list[Misalignment]:
         self.lab.forget()
         failed = lost_of(played)
-        rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
+        rng = random.Random(f"{self.seed}/{interface.provenance.iterations}")
         check_format(interface.source)
         listed = self.lists(failed[0].task_id)
         rules = read_rule_set(interface.source)
@@ -188,9 +182,9 @@ class ProbeBackend:
         of_pages = rules if rules is not None and rules.pages else None
         of_places = rules if rules is not None and rules.places else None
         if of_pages or (before is None and pages.is_silent(self.lab, failed)):
-            fresh = pages.analyze(self.lab, failed, of_pages, self._fresh, rng, self._say)
+            fresh = pages.analyze(self.lab, failed, of_pages, self.fresh_tasks, rng, self.on_progress)
         elif of_places or (before is None and not listed and self._offers_much(failed)):
-            fresh = learner.analyze(self.lab, failed, of_places, self._fresh, rng, self._say)
+            fresh = learner.analyze(self.lab, failed, of_places, self.fresh_tasks, rng, self.on_progress)
         else:
             declared = isinstance(self.lab.env.unwrapped, PlainEnv)
             if before is None and declared:
@@ -200,7 +194,7 @@ class ProbeBackend:
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
                 fresh = (self._analyze(failed, before, rng) if read else []) or fresh
         if not fresh and rules is None and not self.budget.cut:
-            self._note(nothing_found(failed))
+            self._tell(nothing_found(failed))
         texts = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in texts]
 
@@ -213,8 +207,8 @@ class ProbeBackend:
         self, played: Sequence[Trajectory], failed: Sequence[Trajectory], known: RuleSet | None
     ) -> list[Misalignment]:
         """Learn what actions do by their effects."""
-        rng, form, tools = random.Random(f"{self._seed}/effects"), self._action_format, self._tools
-        learned = effects.analyze(self.lab, played, failed, known, self._fresh, form, tools, rng, self._say)
+        rng, form, tools = random.Random(f"{self.seed}/effects"), self.action_format, self.tools
+        learned = effects.analyze(self.lab, played, failed, known, self.fresh_tasks, form, tools, rng, self.on_progress)
         self.lab.forget()
         return learned
 
@@ -241,7 +235,7 @@ class ProbeBackend:
         """Learn names and refusals from the lists; False if every answer is informative."""
         self.lab.use_names(before.vocabulary.names if before else self._learn_names(failed))
         self.lab.compare_saved(self.lab.start(failed[0].task_id))
-        self._say("learning how refusals look")
+        self.on_progress("learning how refusals look")
         refusals = listed_refusals(self.lab, failed, rng)
         self.lab.refusals = sorted({*refusals, *(before.vocabulary.refusals if before else ())})
         return bool(self.lab.refusals)
@@ -260,7 +254,7 @@ class ProbeBackend:
             action for action in utterances if not self.lab.env.read_only(action) and parse_call(action.strip()) is None
         }
         accepted &= utterances
-        tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
+        tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self.fresh_tasks]))
         texts = [step.raw_observation or "" for trajectory in played for step in trajectory.steps]
         texts += [self.lab.start(task_id).opening for task_id in tasks]
         forms = set(before.vocabulary.forms) if before else set[str]()
@@ -278,7 +272,7 @@ class ProbeBackend:
         for number, task_id in enumerate(tasks, 1):
             if number > FEWEST_TASKS and self.budget.share_since(record, seconds) > NAMES_SHARE:
                 break
-            self._say(f"learning what can be spoken of: task {number} of {len(tasks)}")
+            self.on_progress(f"learning what can be spoken of: task {number} of {len(tasks)}")
             self.lab.forget()
             for state in random_walk(self.lab, task_id, rng, STROLL):
                 self._take_offers(state, forms, names)
@@ -320,21 +314,21 @@ class ProbeBackend:
             old = before.vocabulary.forms
             slots = {form: kinds for form, kinds in slots.items() if form in doubted or form not in old}
         if len(known) > MOST_FORMS:
-            self._note(too_many_forms(len(known), len({*tasks, *self._fresh})))
+            self._tell(too_many_forms(len(known), len({*tasks, *self.fresh_tasks})))
             return []
         cases, utterances, worded = self._cases(lists, slots, failed, tasks, rng)
-        self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
+        self.on_progress(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
         read = learn_forms(utterances, worded, complete=complete)
         forms = {form: reading for form, reading in read.items() if form not in lists.wordings}
-        untouched = [task_id for task_id in self._afforded(self._fresh) if task_id not in tasks]
-        learned, trials = refine(self.lab, lists, slots, cases, untouched, rng, self._say)
+        untouched = [task_id for task_id in self._afforded(self.fresh_tasks) if task_id not in tasks]
+        learned, trials = refine(self.lab, lists, slots, cases, untouched, rng, self.on_progress)
         fresh = [*about_refusals(lists, before, failed)]
         fresh += [about_form(form, *reading) for form, reading in sorted(forms.items())]
         fresh += about_wrong_rules(lists, trials)
         fresh += about_rules(lists.vocabulary, learned, trials, cases)
         fresh += about_needs(lists, learned, enabled)
         if self.budget.cut:
-            self._note(not_tried(learned, fresh, self.budget.cut))
+            self._tell(not_tried(learned, fresh, self.budget.cut))
         return fresh
 
     def _set_pace(self, tasks: Sequence[str]) -> list[str]:
@@ -344,15 +338,15 @@ class ProbeBackend:
         self.lab.pace = 1.0
         if not budget.is_limited:
             return list(tasks)
-        walk(self.lab, ActionVocabulary(self.lab.name), tasks[0], random.Random(f"{self._seed}/pace"))
-        walks = TRIALS_PER_WALK * count_walks(len(tasks), len(self._fresh))
+        walk(self.lab, ActionVocabulary(self.lab.name), tasks[0], random.Random(f"{self.seed}/pace"))
+        walks = TRIALS_PER_WALK * count_walks(len(tasks), len(self.fresh_tasks))
         share = budget.affords(walks * (self.lab.steps - steps), walks * (budget.seconds - seconds))
         self.lab.pace = min(1.0, share**0.5)
         self.lab.forget()
         afforded = self._afforded(tasks)
         if self.lab.pace < 1:
-            fresh = f"{len(self._afforded(self._fresh))} of {len(self._fresh)} fresh tasks"
-            self._note(
+            fresh = f"{len(self._afforded(self.fresh_tasks))} of {len(self.fresh_tasks)} fresh tasks"
+            self._tell(
                 f"by the first walk the budget affords {100 * share:.0f}% of the usual walks: they are shorter, "
                 f"through {len(afforded)} of {len(tasks)} tasks with failures and {fresh}"
             )
@@ -365,16 +359,16 @@ class ProbeBackend:
 
     def _learn_names(self, failed: Sequence[Trajectory]) -> tuple[str, ...] | None:
         """Learn the names, from initial states if names have numbers, else from walks."""
-        tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
+        tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self.fresh_tasks]))
         listed = {action for task_id in tasks for action in self.lab.start(task_id).admissible}
         texts: set[str] = set()
         if not is_numbered(listed):
-            rng = random.Random(f"{self._seed}/names")
+            rng = random.Random(f"{self.seed}/names")
             record, seconds = self.budget.record, self.budget.seconds
             for number, task_id in enumerate(tasks, 1):
                 if number > FEWEST_TASKS and self.budget.share_since(record, seconds) > NAMES_SHARE:
                     break
-                self._say(f"learning what a name is: task {number} of {len(tasks)}")
+                self.on_progress(f"learning what a name is: task {number} of {len(tasks)}")
                 for state in random_walk(self.lab, task_id, rng):
                     listed |= state.admissible
                     texts |= {state.opening, state.observation}
@@ -386,7 +380,7 @@ class ProbeBackend:
     ) -> tuple[DecisionLists, Slots, dict[Need, set[tuple[str, str]]]]:
         """Learn the vocabulary, kinds by slot, and enabling steps; return the rules before on the vocabulary."""
         vocabulary = ActionVocabulary(self.lab.name)
-        task_ids = list(dict.fromkeys([*tasks, *self._afforded(self._fresh)]))
+        task_ids = list(dict.fromkeys([*tasks, *self._afforded(self.fresh_tasks)]))
         spellings: list[tuple[str, bool]] = []
         began = time.monotonic()
         for number, task_id in enumerate(task_ids, 1):
@@ -396,7 +390,7 @@ class ProbeBackend:
                 spellings += try_spelling(self.lab, sample, rng)
             left = (time.monotonic() - began) / number * (len(task_ids) - number) / 60
             rest = f", about {left:.0f} minutes to go" if left > LONG else ""
-            self._say(f"learning what can be said: task {number} of {len(task_ids)}{rest}")
+            self.on_progress(f"learning what can be said: task {number} of {len(task_ids)}{rest}")
         self.lab.forget()
         views = self.lab.env.contract.read_only_actions
         new = vocabulary.build(self.lab.names, self.lab.refusals, views, spelling_needed(spellings))
@@ -416,7 +410,7 @@ class ProbeBackend:
 
         def works() -> Iterator[Callable[[], Studied]]:
             for number, task_id in enumerate(tasks, 1):
-                self._say(f"studying refused actions: task {number} of {len(tasks)}")
+                self.on_progress(f"studying refused actions: task {number} of {len(tasks)}")
                 offers = self._offers(slots, task_id, rng)
                 # Where actions have to be tried, what the agent said comes before the walk, which is taken then.
                 drawn = list(offers) if self.lab.copies > 1 else offers
@@ -483,12 +477,12 @@ class ProbeBackend:
             environment=interface.contract.environment,
             backend=self.name,
             agent=old.agent,
-            seed=self._seed,
+            seed=self.seed,
             iterations=old.iterations + 1,
             training_tasks=tuple(
-                dict.fromkeys((*old.training_tasks, *(misalignment.task_id for misalignment in new), *self._fresh))
+                dict.fromkeys((*old.training_tasks, *(misalignment.task_id for misalignment in new), *self.fresh_tasks))
             ),
-            rules=records(old.rules, new),
+            rules=merge_records(old.rules, new),
             engine_steps=old.engine_steps + self._steps_since(),
         )
         source = rule_file.source(rules, interface.contract)

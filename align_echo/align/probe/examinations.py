@@ -19,6 +19,7 @@ from align_echo.align.probe.cases import (
     CYCLES,
     MIN_WALKS,
     TASKS_PER_ROUND,
+    ActionVocabulary,
     Case,
     Slots,
     build_history,
@@ -32,7 +33,6 @@ from align_echo.align.probe.cases import (
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.rules import learn
-from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
 from align_echo.interface.rules.model import AlwaysNeeds
 from align_echo.types import Evidence, Trajectory
@@ -181,22 +181,16 @@ def doubted_forms(lab: Lab, lists: DecisionLists, failed: Iterable[Trajectory]) 
         if form not in lists.vocabulary.forms:
             doubted.add(form)
             continue
-        verdict = obey(lab, lists, state, action)
-        if verdict.wrong if verdict else _could_be_helped(lab, lists, state, action):
+        if (verdict := obey(lab, lists, state, action)) is not None:
+            doubted |= {form} if verdict.wrong else set()
+        elif (case := try_case(lab, lists, state, action)).already or case.steps:
             doubted.add(form)
     lab.forget()
     return doubted
 
 
-def _could_be_helped(lab: Lab, lists: DecisionLists, state: LabState, action: str) -> bool:
-    """Check if a refused action could be explained: by enabling steps, or as already in effect."""
-    case = try_case(lab, lists, state, action)
-    return case.already or bool(case.steps)
-
-
 # ---------------------------------------------------------------- examinations
 
-ROUNDS = 1
 TESTS_PER_CONTEXT = 2
 """Tests per rule, task and context of its names."""
 
@@ -242,11 +236,10 @@ def refine(
     cycles = max(1, round(lab.pace * CYCLES))
     with suppress(BudgetSpentError):
         for cycle in range(cycles):
-            for _ in range(ROUNDS):
-                candidate = known.with_rules(learn(known, _latest(cases), lab.copies, lab.budget.check))
-                tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
-                for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=lists):
-                    cases += new_cases
+            candidate = known.with_rules(learn(known, _latest(cases), lab.copies, lab.budget.check))
+            tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
+            for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=lists):
+                cases += new_cases
             lab.budget.check()
             candidate = known.with_rules(learn(known, _latest(cases), lab.copies, lab.budget.check))
             passes = EXAMINATIONS if cycle == cycles - 1 else 2

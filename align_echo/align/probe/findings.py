@@ -7,15 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from align_echo.align.probe.cases import Case, build_history, try_case
+from align_echo.align.probe.cases import Case, Need, build_history, try_case
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, LabState, answers_in_words
+from align_echo.align.probe.rule_file import WRONG, report
 from align_echo.align.probe.rules import refused_actions
-from align_echo.align.probe.vocabulary import Need
 from align_echo.interface.contract import RuleRecord
 from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
-from align_echo.interface.rules.model import MayNeed, NeedsStep, Rule, RuleSet, dump, misworded
+from align_echo.interface.rules.model import MayNeed, NeedsStep, RuleSet, misworded
 from align_echo.interface.rules.vocabulary import Vocabulary
 from align_echo.registry import quantity
 from align_echo.types import Evidence, Misalignment, Trajectory
@@ -155,8 +155,6 @@ MIN_TASKS = 3
 MIN_ENABLED = 5
 """Times a step must enable an action, in `MIN_TASKS` tasks, before reporting it as a possible need."""
 
-WRONG = "Not so: "
-
 
 def nothing_found(failed: Sequence[Trajectory]) -> str:
     """Explain an empty result: what was examined, and the share of possible refusals. It is no proof."""
@@ -200,22 +198,16 @@ def about_refusals(
         return
     refused = refused_actions(failed, new.refusals)
     task_id, action = refused[0] if refused else (failed[0].task_id, "")
-    yield Misalignment(
-        task_id=task_id,
-        action_type="any refused action",
-        action=action,
-        intent="learn what came of the action",
-        rule=f'"{" / ".join(new.refusals)}" answers every refused action alike '
+    yield report(
+        f'"{" / ".join(new.refusals)}" answers every refused action alike '
         f"({len(new.forms)} forms of action are understood)",
-        sufficient_feedback="say why the action was refused and what to do first",
-        evidence=Evidence(support=len({action for _, action in refused}), tasks=len({task for task, _ in refused})),
-        detail=json.dumps({"ruleset": dump(RuleSet(vocabulary=new))}),
+        (task_id, action),
+        Evidence(support=len({action for _, action in refused}), tasks=len({task for task, _ in refused})),
+        RuleSet(vocabulary=new),
+        kind="any refused action",
+        intent="learn what came of the action",
+        feedback="say why the action was refused and what to do first",
     )
-
-
-def _adding(rule: Rule) -> str:
-    """Return the detail of a finding that adds a rule."""
-    return json.dumps({"ruleset": dump(RuleSet(rules=(rule,)))})
 
 
 SAY_FORM_IS = "`{action}` is not understood: the form is `{step}`."
@@ -224,15 +216,14 @@ SAY_FORM_IS = "`{action}` is not understood: the form is `{step}`."
 def about_form(form: str, template: str, evidence: Evidence, example: UnmatchedUtterance) -> Misalignment:
     """Report a wrong wording of a form."""
     rule = misworded(form, template, SAY_FORM_IS)
-    return Misalignment(
-        task_id=example.task_id,
-        action_type=form,
-        action=example.action,
+    return report(
+        rule.text,
+        (example.task_id, example.action),
+        evidence,
+        RuleSet(rules=(rule,)),
+        kind=form,
         intent=f"do `{template}`",
-        rule=rule.text,
-        sufficient_feedback=f"name the form that is understood: `{template}`",
-        evidence=evidence,
-        detail=_adding(rule),
+        feedback=f"name the form that is understood: `{template}`",
     )
 
 
@@ -252,16 +243,14 @@ def about_needs(
             continue
         if not {form, step} <= {*lists.vocabulary.forms}:
             continue
-        task_id, action = min(times)
-        yield Misalignment(
-            task_id=task_id,
-            action_type=form,
-            action=action,
-            intent=f"`{action}` at once",
-            rule=need.text,
-            sufficient_feedback=f"say that {need.command} may be needed first",
-            evidence=Evidence(support=len(times), tasks=len(tasks)),
-            detail=_adding(need),
+        yield report(
+            need.text,
+            min(times),
+            Evidence(support=len(times), tasks=len(tasks)),
+            RuleSet(rules=(need,)),
+            kind=form,
+            intent=f"`{min(times)[1]}` at once",
+            feedback=f"say that {need.command} may be needed first",
         )
 
 
@@ -270,17 +259,21 @@ def about_wrong_rules(lists: DecisionLists, trials: TrialCounts) -> Iterable[Mis
     for rule in lists.situation_rules:
         evidence = trials.of(rule.key)
         if evidence.refuted:
-            yield Misalignment(
-                task_id=evidence.counterexample.split(": ")[0],
-                action_type=rule.form,
-                action=evidence.counterexample.split(": ")[1],
+            task_id, action, *_ = evidence.counterexample.split(": ")
+            yield report(
+                f"{WRONG}{rule.text}",
+                (task_id, action),
+                evidence,
+                None,
+                kind=rule.form,
                 intent="follow the interface's hint",
-                rule=f"{WRONG}{rule.text}",
-                sufficient_feedback="leave the hint out",
-                kind="bug-of-current",
-                evidence=evidence,
-                detail=json.dumps({"dropped": rule.key}),
+                feedback="leave the hint out",
+                dropped=rule.key,
             )
+
+
+FEEDBACK = {"now": "write the form that is understood", "already": "it is already so"}
+"""What helps with actions that are allowed in other words, or in effect."""
 
 
 def about_rules(
@@ -293,22 +286,15 @@ def about_rules(
         if evidence.refuted or evidence.support < MIN_TESTS or evidence.tasks < MIN_TASKS or match is None:
             continue
         example, step = match
-        yield Misalignment(
-            task_id=example.task_id,
-            action_type=rule.form,
-            action=example.action,
+        yield report(
+            rule.text,
+            (example.task_id, example.action),
+            evidence,
+            RuleSet(rules=(rule,)),
+            kind=rule.form,
             intent=f"`{example.action}` at once",
-            rule=rule.text,
-            sufficient_feedback=_feedback(step),
-            evidence=evidence,
-            detail=_adding(rule),
+            feedback=FEEDBACK.get(step, f"you need to `{step}` first"),
         )
-
-
-def _feedback(step: str) -> str:
-    if step == "now":
-        return "write the form that is understood"
-    return "it is already so" if step == "already" else f"you need to `{step}` first"
 
 
 def _examples(alone: DecisionLists, rule: DecisionRule, cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:
@@ -321,15 +307,13 @@ def _examples(alone: DecisionLists, rule: DecisionRule, cases: Sequence[Case]) -
             yield case, decision.step
 
 
-def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:
-    """Merge rule records with evidence; refuted rules are dropped."""
+def merge_records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:
+    """Merge rule records with new evidence; refuted rules are dropped."""
     gone = {misalignment.rule.removeprefix(WRONG) for misalignment in new if misalignment.kind == "bug-of-current"}
-    retained = [record for record in old if record.text not in gone]
-    return (
-        *retained,
-        *(
-            RuleRecord(text=misalignment.rule, evidence=misalignment.evidence)
-            for misalignment in new
-            if misalignment.kind == "new-logic"
-        ),
-    )
+    added = [
+        RuleRecord(text=each.rule, evidence=each.evidence, untested=not json.loads(each.detail).get("confirmed", True))
+        for each in new
+        if each.kind == "new-logic"
+    ]
+    gone |= {record.text for record in added}
+    return (*(record for record in old if record.text not in gone), *added)

@@ -278,6 +278,15 @@ class Lab:
             state.offers = state.offers or ActionOptions((), ())
         return state.offers
 
+    def replay(self, trajectory: Trajectory) -> Iterator[tuple[LabState, str, LabState]]:
+        """Yield the actions of an episode that the engine answered, each with the states before and after it."""
+        state = self.start(trajectory.task_id)
+        for step in trajectory.steps:
+            if step.action is not None and step.raw_observation is not None and not state.over:
+                child = self.after(state, step.action)
+                yield state, step.action, child
+                state = child
+
     def follow(self, task_id: str, actions: list[str]) -> LabState:
         """Return the state after a list of actions, or at the end of the episode."""
         state = self.start(task_id)

@@ -217,13 +217,10 @@ class _Table:
             conjunctions += [(chosen, matched) for chosen, matched, _ in beam]
         return conjunctions
 
-    def _cost(self, chosen: tuple[int, ...]) -> float:
-        return sum(self.prices[index] for index in chosen)
-
     def _worth(self, conclusion: Conclusion, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
         right = (bits & self.right[conclusion] & open_cases).bit_count()
         wrong = (bits & ~self.right[conclusion]).bit_count()
-        return right - _WRONG * wrong - self._cost(chosen)
+        return right - _WRONG * wrong - sum(self.prices[index] for index in chosen)
 
     def _sound(self, conclusion: Conclusion, bits: int) -> bool:
         agreeing = bits & self.right[conclusion]
@@ -560,14 +557,9 @@ def _plain(name: str, heard: AnswerCounts) -> list[str]:
 
 def _replayed(lab: Lab, trajectory: Trajectory) -> Iterator[tuple[str, str, str, bool]]:
     """Replay an episode and yield (answer before, action, answer, refused)."""
-    state = lab.start(trajectory.task_id)
-    for step in trajectory.steps:
-        if step.action is None or step.raw_observation is None or state.over:
-            continue
-        child = lab.after(state, step.action)
-        refused = step.action not in state.admissible and child.admissible == state.admissible and not child.over
-        yield state.observation, step.action, child.observation, refused
-        state = child
+    for state, action, child in lab.replay(trajectory):
+        refused = action not in state.admissible and child.admissible == state.admissible and not child.over
+        yield state.observation, action, child.observation, refused
 
 
 def _try_others(lab: Lab, task_id: str, rng: random.Random, heard: AnswerCounts) -> None:

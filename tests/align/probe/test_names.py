@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align_echo.align.probe.cases import general
 from align_echo.align.probe.names import find_names, is_numbered, learn_names, skeleton
-from align_echo.align.probe.vocabulary import general
 from align_echo.interface.rules.actions import build_name_pattern
 from align_echo.interface.rules.vocabulary import name_pattern
 

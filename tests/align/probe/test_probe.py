@@ -11,10 +11,9 @@ from itertools import pairwise
 import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.cases import walk
+from align_echo.align.probe.cases import ActionVocabulary, walk
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.rule_file import rules_in, source
-from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface, check_source, identity
 from align_echo.interface.rules.decisions import DecisionLists
@@ -224,7 +223,7 @@ def test_a_later_look_is_at_the_forms_of_which_the_interface_did_not_speak(learn
     failed, backend, _, interface = learned
     kept = [rule for rule in known(interface).rules if not is_about(rule, "fetch {0} out {1}")]
     poorer = with_rules(interface, kept)
-    before, backend = backend.lab.steps, ProbeBackend(backend._make_lab_env, TASK_IDS[6:], seed=4)
+    before, backend = backend.lab.steps, ProbeBackend(backend.make_lab_env, TASK_IDS[6:], seed=4)
     more = backend.analyze(failed, [], poorer)
     assert any(misalignment.rule.startswith("Before `fetch X out Y` you need to") for misalignment in more)
     assert {misalignment.action_type for misalignment in more} == {"fetch {0} out {1}"}

@@ -7,10 +7,9 @@ import random
 
 import pytest
 
-from align_echo.align.probe.cases import walk
+from align_echo.align.probe.cases import ActionVocabulary, walk
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import ActionForms, heard_sayings
-from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.interface.contract import InterfaceContract
 from align_echo.interface.rules.answers import SAME
 from align_echo.wrappers.text_env import EngineState, TextEnv

@@ -16,7 +16,6 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from align_echo.align.probe.effects.outcomes import Instance, Observer
-from align_echo.align.probe.effects.words import belonging_in_words, edit_in_words, letter, write_term
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionTree, Term, fill, kind_name, text_of
 from align_echo.interface.rules.answers import SAME
@@ -167,14 +166,13 @@ class FixSearch:
         """Return the kinds of names of each argument with which forms took effect; none for an argument of which most
         kinds came once."""
         return {
-            form: tuple(() if self._holds_values(counts) else _repeated_kinds(counts) for counts in slots)
+            form: tuple(
+                _repeated_kinds(counts) if all(isinstance(self.as_value[text], str) for text in counts) else ()
+                for counts in slots
+            )
             for form, slots in self.values.items()
             if slots and self.observer.acts(form)
         }
-
-    def _holds_values(self, counts: Iterable[str]) -> bool:
-        """Whether an argument holds other values than texts."""
-        return any(not isinstance(self.as_value[text], str) for text in counts)
 
     def known_values(self, form: str) -> dict[int, list[JsonValue]]:
         """Return the values of each argument that worked, the most frequent first."""
@@ -734,3 +732,65 @@ def _is_enough(fixed: Sequence[Instance]) -> bool:
 def is_as_good(edit: Edit, other: Edit) -> bool:
     """Whether an edit puts another value in the same place."""
     return edit.kind == other.kind == "value" and edit.slot == other.slot and edit.detail != other.detail
+
+
+def letter(slot: int) -> str:
+    """Return the letter that stands for an argument in a rule's text."""
+    return "XYZUVW"[slot] if slot < 6 else f"X{slot}"
+
+
+def write_term(term: Term) -> str:
+    """Return a step's argument as a rule's text writes it."""
+    if term.by:
+        return "P"
+    return letter(term.slot) if term.slot >= 0 else text_of(term.value)
+
+
+def belonging_in_words(term: Term) -> str:
+    """Write where a name comes from that belongs to an argument."""
+    how = "where you last read of" if term.by == "seen" else "what was last named beside"
+    return f" (P is {how} {letter(term.slot)})"
+
+
+def exception_in_words(condition: Condition, write_form: Callable[[str, Sequence[str]], str]) -> str:
+    """Write a condition in which a rule is silent; "_" stands for any argument. `write_form` writes a form with words
+    in its slots."""
+    blanks = ["_" if term is None else write_term(term) for term in condition.terms]
+    done = f"`{write_form(condition.form, blanks)}`"
+    if condition.kind == "latest":
+        blank = write_form(condition.form, ["_"] * len(blanks))
+        return f"{'only where' if condition.negated else 'but not where'} the latest `{blank}` was {done}"
+    return f"only after {done}" if condition.negated else f"but not after {done}"
+
+
+def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
+    """Write an edit as a sentence for the rules told up front."""
+    quoted = [f'"{each}"' for each in (edit.detail, *edit.others)]
+    slot = "" if edit.slot < 0 else arguments[edit.slot] if edit.slot < len(arguments) else letter(edit.slot)
+    match edit.kind:
+        case "wording":
+            return f"Write `{name}`" + (" in just these words" if name[0].isalnum() else ", with the signs around it")
+        case "form":
+            return f"Write `{edit.detail}` instead of `{name}`"
+        case "article":
+            how = f'with "{edit.detail}"' if edit.detail else "without an article"
+            return f"In `{name}`, {slot} is written {how}"
+        case "case":
+            how = "small letters" if edit.detail == "lower" else "the letters shown"
+            return f"In `{name}`, {slot} is written in {how}"
+        case "plural":
+            return f"In `{name}`, {slot} is written in the number that the environment uses"
+        case "sign":
+            return f"In `{name}`, {slot} is written {edit.detail.replace('{}', '...')}"
+        case "list":
+            return f"In `{name}`, {slot or 'what is a list'} is written as a list of strings"
+        case "text":
+            return f"In `{name}`, {slot} is a text"
+        case "number":
+            return f"In `{name}`, {slot} is a number, not a text"
+        case "value":
+            if edit.others:
+                return f"In `{name}`, {slot} is {' or '.join(quoted)}"
+            return f"In `{name}`, {slot} may have to be {quoted[0]}"
+    called = f"the argument is called {edit.detail}" if edit.detail else f"the arguments are {', '.join(arguments)}"
+    return f"In `{name}`, {called}"

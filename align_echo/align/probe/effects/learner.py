@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.chance import count_repeats
 from align_echo.align.probe.effects.fixes import FixSearch
-from align_echo.align.probe.effects.forms import learn_vocabulary
-from align_echo.align.probe.effects.outcomes import Instance, Observer, episode_actions, episode_texts
-from align_echo.align.probe.effects.page_conditions import PageRecord
-from align_echo.align.probe.effects.proposals import cut_short, plain_rules
-from align_echo.align.probe.effects.signs import find_sign
+from align_echo.align.probe.effects.forms import find_sign, learn_vocabulary
+from align_echo.align.probe.effects.outcomes import Instance, Observer, count_repeats, episode_actions, episode_texts
+from align_echo.align.probe.effects.proposals import PageRecord, cut_short, plain_rules
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules, wander
 from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.rule_file import report
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, declared_values, drop_examples
 from align_echo.interface.rules.answers import fit_reader
-from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, dump
+from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit
 from align_echo.types import Misalignment, Trajectory
 
 ROUNDS = 3
@@ -62,7 +59,7 @@ def analyze(
     pages = PageRecord(observer)
     with suppress(BudgetSpentError):
         lost = {id(trajectory) for trajectory in failed}
-        _search(observer, search, pages, failed, [each for each in played if id(each) not in lost], rng, say)
+        _search(search, pages, failed, [each for each in played if id(each) not in lost], rng, say)
     rules = list(search.rules())
     with suppress(BudgetSpentError):
         rules += [*pages.rules(), *plain_rules(search, failed)]
@@ -70,8 +67,8 @@ def analyze(
     ruleset = _rule_set(search, [*(before.rules if before is not None else ()), *rules])
     untouched = [task_id for task_id in fresh if task_id not in {each.task_id for each in failed}]
     seen = list(dict.fromkeys(each.task_id for each in failed))
-    ruleset, _ = try_rules(observer, search, ruleset, seen, rng, say)
-    ruleset, book = try_rules(observer, search, ruleset, untouched, rng, say)
+    ruleset, _ = try_rules(search, ruleset, seen, rng, say)
+    ruleset, book = try_rules(search, ruleset, untouched, rng, say)
     for rule in ruleset.rules:
         if isinstance(rule, TurnLimit):
             for trajectory in cut_short(failed):
@@ -84,7 +81,6 @@ def analyze(
 
 
 def _search(
-    observer: Observer,
     search: FixSearch,
     pages: PageRecord,
     failed: Sequence[Trajectory],
@@ -93,8 +89,7 @@ def _search(
     say: Say,
 ) -> None:
     """Play the episodes again, and search what helps where an action was refused. Raises `BudgetSpentError`."""
-    lab = observer.lab
-    played: list[Instance] = []
+    observer, played = search.observer, list[Instance]()
     for number, trajectory in enumerate([*won, *failed]):
         say(f"playing what was refused: episode {number + 1} of {len(failed) + len(won)}")
         instances = list(observer.replay(trajectory))
@@ -111,11 +106,11 @@ def _search(
     if observer.lists:
         wander(observer, tasks, rng)
     for number in range(ROUNDS):
-        say(f"searching what helps: round {number + 1} of {ROUNDS} ({lab.steps} engine steps so far)")
+        say(f"searching what helps: round {number + 1} of {ROUNDS} ({observer.lab.steps} engine steps so far)")
         search.learn_values()
         search.study(observer.scale_steps(SEARCH_STEPS) // ROUNDS)
         if number + 1 < ROUNDS:
-            explore(observer, search, _rule_set(search, search.rules()), tasks, rng, pages)
+            explore(search, _rule_set(search, search.rules()), tasks, rng, pages)
 
 
 def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
@@ -137,15 +132,13 @@ def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
 
 
 def _misalignment(rules: RuleSet, rule: Rule, book: TrialBook) -> Misalignment:
-    task_id, action = book.examples[rule.model_dump_json()]
-    alone = rules.model_copy(update={"rules": (rule,)})
-    return Misalignment(
-        task_id=task_id,
-        action_type=getattr(rule, "form", "") or ANY_ACTION,
-        action=action,
-        intent=f"`{action}` at once",
-        rule=rule.text,
-        sufficient_feedback=rule.say,
-        evidence=book.evidence(rule),
-        detail=json.dumps({"ruleset": dump(alone)}),
+    example = book.examples[rule.model_dump_json()]
+    return report(
+        rule.text,
+        example,
+        book.evidence(rule),
+        rules.model_copy(update={"rules": (rule,)}),
+        kind=getattr(rule, "form", "") or ANY_ACTION,
+        intent=f"`{example[1]}` at once",
+        feedback=rule.say,
     )

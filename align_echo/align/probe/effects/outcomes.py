@@ -2,11 +2,12 @@
 
 Answers to a form of action are sorted into classes by canonical text. A class refuses if no action answered so changed
 anything: what the agent could do next was answered alike with and without the action. No wording is looked for, and
-no least number of actions.
+no least number of actions. Chance (`count_repeats`): an action that is refused at times in the same state is repeated.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -187,17 +188,13 @@ class Observer:
 
     def replay(self, trajectory: Trajectory) -> Iterator[Instance]:
         """Play an agent's episode again."""
-        state = self.lab.start(trajectory.task_id)
-        for step in trajectory.steps:
-            if step.action is None or step.raw_observation is None or state.over:
-                continue
-            self.spoken[trajectory.task_id][step.action] += 1
-            instance = self.play(state, step.action)
+        for state, action, _ in self.lab.replay(trajectory):
+            self.spoken[trajectory.task_id][action] += 1
+            instance = self.play(state, action)
             if instance is not None:
                 self.said_forms.add(instance.tree.form)
                 self.said_names[trajectory.task_id] |= {*map(text_of, instance.tree.arguments)}
                 yield instance
-            state = self.lab.after(state, step.action)
 
     def witness_actions(self, instance: Instance) -> list[str]:
         """Return actions whose answers may show that a state changed: the action again, other forms on the same names,
@@ -433,3 +430,75 @@ def episode_actions(played: Iterable[Trajectory]) -> list[list[str]]:
 def distinct_actions(played: Sequence[Trajectory]) -> list[str]:
     """Return the different actions of episodes, in order."""
     return list(dict.fromkeys(step.action for trajectory in played for step in trajectory.steps if step.action))
+
+
+MOST_REPEATED = 8
+"""Actions of each form and answer that are repeated."""
+
+MOST_REPEATS = 12
+"""Maximum repeats of an action."""
+
+MIN_BY_CHANCE, CHANCE_TASKS = 3, 2
+"""Actions, and tasks, in which chance must show."""
+
+SURE = 0.005
+"""Probability that an action which would work is refused at every repeat, at most."""
+
+
+def count_repeats(observer: Observer, played: Iterable[Instance]) -> int:
+    """Return how often a refused action is repeated before it counts as refused; 0 in a world without chance.
+
+    Chance shows where an action is answered otherwise when it is repeated, although nothing that can be seen changed
+    between. The number is chosen for `SURE`, by the refusals in a row that were seen.
+    """
+    by_answer: dict[tuple[str, str, bool], list[Instance]] = defaultdict(list)
+    for instance in played:
+        by_answer[instance.tree.form, instance.text, instance.same].append(instance)
+    runs: list[int] = []
+    tasks: set[str] = set()
+    answers: set[str] = set()
+    for instances in by_answer.values():
+        for instance in instances[:: -(-len(instances) // MOST_REPEATED)]:
+            run = _refused_in_a_row(observer, instance, 2) and _refused_in_a_row(observer, instance, MOST_REPEATS)
+            if run and _changed_nothing(observer, instance):
+                tasks.add(instance.state.task_id)
+                runs.append(run)
+                answers |= _chance_texts(observer, instance)
+    observer.repeats, observer.by_chance = 0, answers
+    return _enough(runs) if len(runs) >= MIN_BY_CHANCE and len(tasks) >= CHANCE_TASKS else 0
+
+
+def _changed_nothing(observer: Observer, instance: Instance) -> bool:
+    """Whether all actions are answered alike before and after an action, its own answer left aside, which comes again.
+    """
+    observer.repeats, observer.by_chance = MOST_REPEATS, set()
+    if observer.page(instance.child) not in dict(observer.answers(instance.child, instance.action)):
+        return False
+    observer.by_chance = _chance_texts(observer, instance)
+    return observer.changed(instance) is False
+
+
+def _chance_texts(observer: Observer, instance: Instance) -> set[str]:
+    return {SAME} if instance.same else {observer.read(instance.child)[1]}
+
+
+def _enough(runs: Sequence[int]) -> int:
+    """Return the repeats after which an action that would work was surely not refused by chance alone."""
+    refused = (sum(runs) - len(runs) + 1) / (sum(runs) + 1)  # of a geometric distribution, one refusal added
+    return min(MOST_REPEATS, math.ceil(math.log(SURE) / math.log(refused)))
+
+
+def _refused_in_a_row(observer: Observer, instance: Instance, most: int) -> int:
+    """Return how often an action is answered alike before another answer comes; 0 if none comes, or if two answers
+    take turns."""
+    answers = [instance.text]
+    state = instance.child
+    while not state.over and len(answers) <= max(most, 3):
+        again = observer.play(state, instance.action)
+        if again is None or again.child.over:
+            return 0
+        answers.append(again.text)
+        state = again.child
+    run = next((number for number, text in enumerate(answers) if text != answers[0]), 0)
+    takes_turns = answers[2:] == answers[:-2]
+    return 0 if takes_turns or run > most else run

@@ -16,10 +16,9 @@ from functools import partial
 from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.fixes import FixSearch, read_texts
+from align_echo.align.probe.effects.fixes import FixSearch, exception_in_words, read_texts
 from align_echo.align.probe.effects.outcomes import Instance, Observer
-from align_echo.align.probe.effects.page_conditions import PageRecord
-from align_echo.align.probe.effects.words import exception_in_words
+from align_echo.align.probe.effects.proposals import PageRecord
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
 from align_echo.interface.rules.edits import apply_edit, undo_edit
@@ -170,20 +169,15 @@ class TrialBook:
 
 
 def explore(
-    observer: Observer,
-    search: FixSearch,
-    rules: RuleSet,
-    tasks: Sequence[str],
-    rng: random.Random,
-    pages: PageRecord,
+    search: FixSearch, rules: RuleSet, tasks: Sequence[str], rng: random.Random, pages: PageRecord
 ) -> None:
     """Walk through the training tasks, doing what the known rules say, and note what is refused on the way."""
-    spoken = _spoken(observer)
+    spoken = _spoken(search.observer)
     book = TrialBook()
     for task_id in tasks:
         for heeds in (True, False):
-            for instance in _walk(observer, search, rules, task_id, spoken, rng, book, heeds=heeds):
-                observer.note(instance)
+            for instance in _walk(search, rules, task_id, spoken, rng, book, heeds=heeds):
+                search.observer.note(instance)
                 pages.take(instance.state)
 
 
@@ -204,13 +198,13 @@ def wander(observer: Observer, tasks: Sequence[str], rng: random.Random) -> None
 
 
 def try_rules(
-    observer: Observer, search: FixSearch, rules: RuleSet, tasks: Sequence[str], rng: random.Random, say: Say
+    search: FixSearch, rules: RuleSet, tasks: Sequence[str], rng: random.Random, say: Say
 ) -> tuple[RuleSet, TrialBook]:
     """Try rules on fresh tasks until each stands or fell; return those left, and the trials.
 
     Every other walk is drawn from the actions of agents that are about rules in want of trials.
     """
-    book = TrialBook()
+    observer, book = search.observer, TrialBook()
     limit = observer.lab.steps + observer.scale_steps(TRIAL_STEPS)
     spoken = _spoken(observer)
     for number in range(ROUNDS * len(tasks)):
@@ -222,7 +216,7 @@ def try_rules(
         for _ in range(WALKS):
             said = spoken if rng.random() < 0.5 else _spoken_of(search, wanting, spoken) or spoken
             with suppress(BudgetSpentError):
-                _walk(observer, search, rules, tasks[number % len(tasks)], said, rng, book, heeds=rng.random() < 0.5)
+                _walk(search, rules, tasks[number % len(tasks)], said, rng, book, heeds=rng.random() < 0.5)
             with suppress(BudgetSpentError):
                 rules = rules.model_copy(update={"rules": tuple(_mended(search, rules, book))})
     return rules, book
@@ -309,24 +303,17 @@ def _exception(
 
 
 def _walk(
-    observer: Observer,
-    search: FixSearch,
-    rules: RuleSet,
-    task_id: str,
-    spoken: Sequence[str],
-    rng: random.Random,
-    book: TrialBook,
-    heeds: bool,
+    search: FixSearch, rules: RuleSet, task_id: str, said: list[str], rng: random.Random, book: TrialBook, heeds: bool
 ) -> list[Instance]:
     """Walk through a task as an agent of no skill, and try each message. Return what was played."""
-    played: list[Instance] = []
+    observer, played = search.observer, list[Instance]()
     state = observer.lab.start(task_id)
     runtime = search.runtime_at(state, rules)
     step = ""
     for _ in range(min(WALK, observer.lab.env.step_limit)):
         if state.over:
             break
-        action = step or _draw(search, rules, state, spoken, rng)
+        action = step or _draw(search, rules, state, said, rng)
         instance = observer.play(state, action)
         state_after = observer.lab.after(state, action)
         played += [instance] if instance is not None else []
@@ -339,7 +326,7 @@ def _walk(
             break
         advice = runtime.advise(turn)
         if advice.text and instance is not None:
-            _try_advice(observer, search, rules, instance, advice, book)
+            _try_advice(search, rules, instance, advice, book)
             step = advice.step if heeds else ""
         state = state_after
     return played
@@ -438,10 +425,9 @@ def _count_end(runtime: RuleRuntime, rules: RuleSet, instance: Instance | None, 
             book.count([rule], instance, passed=over)
 
 
-def _try_advice(
-    observer: Observer, search: FixSearch, rules: RuleSet, instance: Instance, advice: Advice, book: TrialBook
-) -> None:
+def _try_advice(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advice, book: TrialBook) -> None:
     """Do what a message says in copies of the state, and count the trial for its rules."""
+    observer = search.observer
     for rule in advice.rules:
         if isinstance(rule, NothingChanged):
             changed = observer.changed(instance)
@@ -452,21 +438,21 @@ def _try_advice(
             if idle is not None and not idle.child.over:
                 book.count([rule], idle, passed=idle.same)
         elif isinstance(rule, LockedAfter):
-            book.count([rule], instance, passed=not _helped(observer, search, instance))
-        elif isinstance(rule, EndsEpisode):
-            _try_end(observer, rule, instance, book)
+            book.count([rule], instance, passed=not _helped(search, instance))
+        elif isinstance(rule, EndsEpisode):  # the refused action again must end the episode
+            book.count([rule], instance, passed=observer.lab.after(instance.child, instance.action).over)
         elif isinstance(rule, SayInstead) and not advice.step:
-            _try_wording(observer, search, rule, instance, book)
+            _try_wording(search, rule, instance, book)
     if advice.step and search.is_by_chance(instance):
         book.count([rule for rule in advice.rules if isinstance(rule, NeedsFirst)], instance, passed=False)
     elif advice.step:
-        _follow(observer, search, rules, instance, advice, book)
+        _follow(search, rules, instance, advice, book)
 
 
-def _try_wording(observer: Observer, search: FixSearch, rule: SayInstead, instance: Instance, book: TrialBook) -> None:
+def _try_wording(search: FixSearch, rule: SayInstead, instance: Instance, book: TrialBook) -> None:
     """Play an action in the wordings that a rule describes, without a command for it. If all are refused, this says
     nothing: the name may not exist."""
-    details = (rule.edit.detail, *rule.edit.others)
+    observer, details = search.observer, (rule.edit.detail, *rule.edit.others)
     edits = [rule.edit.model_copy(update={"detail": detail, "others": ()}) for detail in details]
     trees = [apply_edit(edit, instance.reading, search.grammar, read_texts(instance.child)) for edit in edits]
     played = [observer.insist(instance.child, search.grammar.write(tree)) for tree in trees if tree is not None]
@@ -475,20 +461,12 @@ def _try_wording(observer: Observer, search: FixSearch, rule: SayInstead, instan
         book.count([rule], instance, passed=all(worked), tree=trees[0])
 
 
-def _try_end(observer: Observer, rule: EndsEpisode, instance: Instance, book: TrialBook) -> None:
-    """Play the refused action again: this must end the episode."""
-    again = observer.lab.after(instance.child, instance.action)
-    book.count([rule], instance, passed=again.over)
-
-
-def _helped(observer: Observer, search: FixSearch, instance: Instance) -> bool:
+def _helped(search: FixSearch, instance: Instance) -> bool:
     """Whether some other action makes a locked action possible again."""
     return any(search.leads_to(instance, step) for step in search.steps_near(instance, read_texts(instance.state)))
 
 
-def _follow(
-    observer: Observer, search: FixSearch, rules: RuleSet, instance: Instance, advice: Advice, book: TrialBook
-) -> None:
+def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advice, book: TrialBook) -> None:
     """Follow a message and those after it, until the refused action works; count the trial for each rule on the way.
 
     A message is wrong if its step is refused, or if the action is still refused after it and nothing more is said,
@@ -496,7 +474,7 @@ def _follow(
     else may be wrong.
     """
     followed: list[tuple[Rule, Instance, ActionTree | None]] = []
-    at, took_effect = instance, False
+    observer, at, took_effect = search.observer, instance, False
     for _ in range(CHAIN):
         needs = [rule for rule in advice.rules if isinstance(rule, NeedsFirst)]
         instead = [rule for rule in advice.rules if isinstance(rule, SayInstead)]
@@ -504,7 +482,7 @@ def _follow(
         texts = read_texts(at.child)
         tree = apply_edit(instead[0].edit, at.reading, search.grammar, texts) if instead else None
         followed.append((rule, at, tree))
-        tried = _send_step(observer, search, rules, at.child, advice.step)
+        tried = _send_step(search, rules, at.child, advice.step)
         if tried is None or (needs and observer.answer(tried) in rules.refusals.get(tried.tree.form, ())):
             took_effect = False
             break
@@ -544,17 +522,16 @@ def _follow(
         if not advice.step:
             break
     rule, where, edited = followed[-1]
-    if not took_effect or _was_possible(observer, search, rules, instance):
+    if not took_effect or _was_possible(search, rules, instance):
         book.count([rule], where, passed=False, tree=edited)
     else:
         book.count_unknown(rule)
         book.hopeless[rule.model_dump_json()].append((where, edited or where.tree))
 
 
-def _send_step(
-    observer: Observer, search: FixSearch, rules: RuleSet, state: LabState, action: str
-) -> Instance | None:
+def _send_step(search: FixSearch, rules: RuleSet, state: LabState, action: str) -> Instance | None:
     """Send a step, and where it is refused, what may help, and the step again."""
+    observer = search.observer
     tried = observer.insist(state, action)
     if tried is None or tried.child.over or observer.answer(tried) not in rules.refusals.get(tried.tree.form, ()):
         return tried
@@ -565,10 +542,10 @@ def _send_step(
     return tried if helped is None or helped.child.over else observer.insist(helped.child, action)
 
 
-def _was_possible(observer: Observer, search: FixSearch, rules: RuleSet, instance: Instance) -> bool:
+def _was_possible(search: FixSearch, rules: RuleSet, instance: Instance) -> bool:
     """Whether a refused action took effect before, or would after one or two others: else no message could help."""
     own = tuple(Term(slot=slot) for slot in range(len(instance.tree.arguments)))
     done = Condition(kind="done", form=instance.tree.form, terms=own)
     if search.runtime_at(instance.state, rules).holds(done, instance.tree):
         return True
-    return _helped(observer, search, instance) or search.find_pair(instance) is not None
+    return _helped(search, instance) or search.find_pair(instance) is not None

@@ -5,15 +5,15 @@ It keeps no state between iterations; earlier results are read from the interfac
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.examinations import TrialCounts
-from align_echo.align.probe.findings import WRONG
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered.survey import (
     MiswordedForm,
@@ -28,8 +28,9 @@ from align_echo.align.probe.offered.survey import (
     survey_task,
     view_texts,
 )
+from align_echo.align.probe.rule_file import WRONG, report
 from align_echo.interface.rules.actions import fill
-from align_echo.interface.rules.model import BareNames, Elsewhere, InSight, Rule, RuleSet, SayInstead, dump, misworded
+from align_echo.interface.rules.model import BareNames, Elsewhere, InSight, Rule, RuleSet, SayInstead, misworded
 from align_echo.interface.rules.place_guide import PlaceGuide
 from align_echo.interface.rules.places import Surroundings, asks, letters, write_forms
 from align_echo.types import Evidence, Misalignment, Trajectory
@@ -47,179 +48,136 @@ HINTS = 3
 """Maximum consecutive hints that shorten a name."""
 
 
-def try_on_fresh(
-    lab: Lab, survey: VocabularySurvey, rules: RuleSet, tasks: Sequence[str], rng: random.Random
-) -> TrialCounts:
-    """Test every rule on fresh tasks, up to the end of the budget."""
-    trials = TrialCounts()
-    with suppress(BudgetSpentError):
-        _try_tasks(lab, survey, rules, tasks, rng, trials)
-    return trials
+@dataclass
+class FreshTrials:
+    """Trials of rules in tasks that they were not learned from."""
 
+    lab: Lab
+    survey: VocabularySurvey
+    rules: RuleSet
+    rng: random.Random
+    counts: TrialCounts = field(default_factory=TrialCounts)
 
-def _try_tasks(
-    lab: Lab,
-    survey: VocabularySurvey,
-    rules: RuleSet,
-    tasks: Sequence[str],
-    rng: random.Random,
-    trials: TrialCounts,
-) -> None:
-    for task_id in tasks:
-        states = survey_task(lab, survey, task_id, rng, thorough=False)
-        if len(states) > 1 and guide(rules).travel:
-            for _ in range(TRIALS_PER_TASK):
-                first, second = rng.sample(states, 2)
-                _try_reach(lab, survey, rules, first, second, rng, trials)
-        for form in sorted(guide(rules).wordings):
-            for _ in range(TRIALS_PER_TASK // 2):
-                _try_form(lab, survey, rules, form, rng.choice(states), rng, trials)
-        for state in rng.sample(states, min(SURE_STATES, len(states))):
-            _try_sure(lab, survey, rules, state, rng, trials)
+    def run(self, tasks: Sequence[str]) -> None:
+        """Test every rule on fresh tasks."""
+        for task_id in tasks:
+            states = survey_task(self.lab, self.survey, task_id, self.rng, thorough=False)
+            if len(states) > 1 and guide(self.rules).travel:
+                for _ in range(TRIALS_PER_TASK):
+                    self._try_reach(*self.rng.sample(states, 2))
+            for form in sorted(guide(self.rules).wordings):
+                for _ in range(TRIALS_PER_TASK // 2):
+                    self._try_form(form, self.rng.choice(states))
+            for state in self.rng.sample(states, min(SURE_STATES, len(states))):
+                self._try_sure(state)
 
+    def _count(self, claim: str, task_id: str, action: str, *, passed: bool) -> None:
+        """Add a trial of a claim (`REACH`, `BARE`, or a form) and store the first success and failure."""
+        if passed:
+            self.counts.example.setdefault(claim, (task_id, action))
+        wrong = self.counts.counterexample.get(claim, f"{task_id}: {action}")
+        self.counts.count(claim, task_id, "" if passed else wrong)
 
-def _count(trials: TrialCounts, claim: str, task_id: str, action: str, *, passed: bool) -> None:
-    """Add a trial of a claim (`REACH`, `BARE`, or a form) and store the first success and failure."""
-    if passed:
-        trials.example.setdefault(claim, (task_id, action))
-    trials.count(claim, task_id, "" if passed else trials.counterexample.get(claim, f"{task_id}: {action}"))
-
-
-def _try_reach(
-    lab: Lab,
-    survey: VocabularySurvey,
-    rules: RuleSet,
-    first: LabState,
-    second: LabState,
-    rng: random.Random,
-    trials: TrialCounts,
-) -> None:
-    """See an object in a place, go elsewhere, and repeat an action understood in the first place."""
-    known = guide(rules, lab, first)
-    place = known.known.place_in(lab.look(second, known.known.views[0]))
-    away = lab.after(first, fill(known.travel, [place]))
-    if away.over or survey.refused(away):
-        return
-    known.sight.watch(view_texts(lab, away, known.known.views))
-    names = [
-        name
-        for name in sorted(names_in(lab, first))
-        if name not in survey.places and known.sight.last_seen(name) and not known.sight.is_at_hand(name)
-    ]
-    templates = [
-        template
-        for template in sorted(survey.templates)
-        if template.count("{") == 1 and template not in survey.movers()
-    ]
-    for _ in range(NAMES_TRIED):
-        if not names or not templates:
+    def _try_reach(self, first: LabState, second: LabState) -> None:
+        """See an object in a place, go elsewhere, and repeat an action understood in the first place."""
+        lab, survey, known = self.lab, self.survey, guide(self.rules, self.lab, first)
+        place = known.known.place_in(lab.look(second, known.known.views[0]))
+        away = lab.after(first, fill(known.travel, [place]))
+        if away.over or survey.refused(away):
             return
-        template, name = rng.choice(templates), rng.choice(names)
-        action = fill(template, [name])
-        result = lab.after(first, action)
-        if survey.refused(result) or result.over or not survey.refused(lab.after(away, action)):
-            continue
-        step = known.missing_step(template, [name])
-        back = lab.after(away, step) if step else away
-        passed = not back.over and not survey.refused(lab.after(back, action))
-        _count(trials, REACH, away.task_id, action, passed=passed)
-        return
-
-
-def _try_form(
-    lab: Lab,
-    survey: VocabularySurvey,
-    rules: RuleSet,
-    form: str,
-    state: LabState,
-    rng: random.Random,
-    trials: TrialCounts,
-) -> None:
-    """Say a form with things at hand (or places for movement); the form itself must be refused."""
-    known = guide(rules, lab, state)
-    reading = known.reading(form)
-    goes = reading in known.known.movers
-    offers = sorted(survey.places if goes else names_in(lab, state) - survey.places)
-    names = [name for name in offers if (name != known.sight.place if goes else known.sight.is_at_hand(name))]
-    arity = form.count("{")
-    for _ in range(NAMES_TRIED):
-        if len(names) < arity:
-            return
-        chosen = rng.sample(names, arity)
-        misworded, wanted = fill(form, chosen), fill(reading, chosen)
-        after = lab.after(state, wanted)
-        if after.over:
-            continue
-        if survey.refused(lab.after(state, misworded)):
-            _count(trials, form, state.task_id, misworded, passed=not survey.refused(after))
-            return
-
-
-def _try_sure(
-    lab: Lab, survey: VocabularySurvey, rules: RuleSet, state: LabState, rng: random.Random, trials: TrialCounts
-) -> None:
-    """Try templates with names at hand; a single refusal disqualifies a template.
-
-    Like readings, tries without a visible effect are not undone; refusals count only in the state itself.
-    """
-    known = guide(rules, lab, state)
-    objects = [name for name in known.known.names if name not in known.known.places]
-    names = [name for name in objects if known.sight.is_at_hand(name)]
-    current = state
-    for template in survey.always():
-        if template.count("{") != 1 or template in known.known.movers:
-            continue
-        for name in rng.sample(names, min(SURE_NAMES, len(names))):
-            if trials.refuted[SURE + template]:
-                break
+        known.sight.watch(view_texts(lab, away, known.known.views))
+        names = [
+            name
+            for name in sorted(names_in(lab, first))
+            if name not in survey.places and known.sight.last_seen(name) and not known.sight.is_at_hand(name)
+        ]
+        single = (template for template in sorted(survey.templates) if template.count("{") == 1)
+        templates = [template for template in single if template not in survey.movers()]
+        for _ in range(NAMES_TRIED):
+            if not names or not templates:
+                return
+            template, name = self.rng.choice(templates), self.rng.choice(names)
             action = fill(template, [name])
-            after = lab.after(current, action)
-            if survey.refused(after) and current is not state:
-                after = lab.after(state, action)
-            _count(trials, SURE + template, state.task_id, action, passed=not survey.refused(after))
-            if not survey.refused(after):
-                changed = after.over or asks(after.observation) or compare_views(lab, survey, current, after)
-                current = state if changed else after
+            result = lab.after(first, action)
+            if survey.refused(result) or result.over or not survey.refused(lab.after(away, action)):
+                continue
+            step = known.missing_step(template, [name])
+            back = lab.after(away, step) if step else away
+            passed = not back.over and not survey.refused(lab.after(back, action))
+            self._count(REACH, away.task_id, action, passed=passed)
+            return
 
+    def _try_form(self, form: str, state: LabState) -> None:
+        """Say a form with things at hand (or places for movement); the form itself must be refused."""
+        known = guide(self.rules, self.lab, state)
+        reading = known.reading(form)
+        goes = reading in known.known.movers
+        offers = sorted(self.survey.places if goes else names_in(self.lab, state) - self.survey.places)
+        names = [name for name in offers if (name != known.sight.place if goes else known.sight.is_at_hand(name))]
+        arity = form.count("{")
+        for _ in range(NAMES_TRIED):
+            if len(names) < arity:
+                return
+            chosen = self.rng.sample(names, arity)
+            wrong, after = fill(form, chosen), self.lab.after(state, fill(reading, chosen))
+            if not after.over and self.survey.refused(self.lab.after(state, wrong)):
+                self._count(form, state.task_id, wrong, passed=not self.survey.refused(after))
+                return
 
-def try_bare_names(
-    lab: Lab,
-    survey: VocabularySurvey,
-    rules: RuleSet,
-    refused: Sequence[tuple[LabState, str]],
-    trials: TrialCounts,
-) -> None:
-    """Compare known names with utterances in tasks without learned names."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for state, action in refused:
-        text = " ".join(action.lower().split())
-        known = guide(rules, lab, state)
-        match = known.understood(text, exact=True)
-        if match is None or match[0] in known.known.movers:
-            continue
-        if len(lift_names(known.known.names, text)[1]) > len(match[1]):
-            continue
-        names = [known.shorten(name) for name in match[1]]
-        wanted = fill(match[0], names)
-        counts[state.task_id, wanted] += 1
-        if wanted == text or counts[state.task_id, wanted] > 1:
-            continue
-        if all(known.sight.is_at_hand(name) for name in names):
-            _count(trials, BARE, state.task_id, text, passed=_leads_on(lab, survey, known, state, match[0], names))
+    def _try_sure(self, state: LabState) -> None:
+        """Try templates with names at hand; a single refusal disqualifies a template.
 
+        Like readings, tries without a visible effect are not undone; refusals count only in the state itself.
+        """
+        lab, survey, known = self.lab, self.survey, guide(self.rules, self.lab, state)
+        objects = [name for name in known.known.names if name not in known.known.places]
+        names = [name for name in objects if known.sight.is_at_hand(name)]
+        current = state
+        for template in survey.always():
+            if template.count("{") != 1 or template in known.known.movers:
+                continue
+            for name in self.rng.sample(names, min(SURE_NAMES, len(names))):
+                if self.counts.refuted[SURE + template]:
+                    break
+                action = fill(template, [name])
+                after = lab.after(current, action)
+                if survey.refused(after) and current is not state:
+                    after = lab.after(state, action)
+                self._count(SURE + template, state.task_id, action, passed=not survey.refused(after))
+                if not survey.refused(after):
+                    changed = after.over or asks(after.observation) or compare_views(lab, survey, current, after)
+                    current = state if changed else after
 
-def _leads_on(
-    lab: Lab, survey: VocabularySurvey, known: PlaceGuide, state: LabState, form: str, names: list[str]
-) -> bool:
-    """Check if an action with these names, or with ever shorter ones, is understood, as the advice would continue."""
-    for _ in range(HINTS):
-        if not survey.refused(lab.after(state, fill(form, names))):
-            return True
-        shorter = [known.shorten(name) for name in names]
-        if shorter == names:
-            return False
-        names = shorter
-    return False
+    def try_bare_names(self, rules: RuleSet, refused: Sequence[tuple[LabState, str]]) -> None:
+        """Compare known names with utterances in tasks without learned names."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for state, action in refused:
+            text = " ".join(action.lower().split())
+            known = guide(rules, self.lab, state)
+            match = known.understood(text, exact=True)
+            if match is None or match[0] in known.known.movers:
+                continue
+            if len(lift_names(known.known.names, text)[1]) > len(match[1]):
+                continue
+            names = [known.shorten(name) for name in match[1]]
+            wanted = fill(match[0], names)
+            counts[state.task_id, wanted] += 1
+            if wanted == text or counts[state.task_id, wanted] > 1:
+                continue
+            if all(known.sight.is_at_hand(name) for name in names):
+                self._count(BARE, state.task_id, text, passed=self._leads_on(known, state, match[0], names))
+
+    def _leads_on(self, known: PlaceGuide, state: LabState, form: str, names: list[str]) -> bool:
+        """Check if an action with these names, or with ever shorter ones, is understood, as the advice would continue.
+        """
+        for _ in range(HINTS):
+            if not self.survey.refused(self.lab.after(state, fill(form, names))):
+                return True
+            shorter = [known.shorten(name) for name in names]
+            if shorter == names:
+                return False
+            names = shorter
+        return False
 
 
 def guide(rules: RuleSet, lab: Lab | None = None, state: LabState | None = None) -> PlaceGuide:
@@ -233,20 +191,9 @@ def guide(rules: RuleSet, lab: Lab | None = None, state: LabState | None = None)
 
 # ---------------------------------------------------------------- rules in words
 
-
-def reach_in_words(travel: str) -> str:
-    """Write the rule about things in other places."""
-    way = fill(travel, ["the place where it was seen"])
-    return f"An action is refused when a thing it names is not in sight here: `{way}` first"
-
-
+REACH_IN_WORDS = "An action is refused when a thing it names is not in sight here: `{}` first"
 BARE_IN_WORDS = "A thing is named by the words that the engine has for it, without any others around them"
-"""Rule about names with extra words."""
-
-
-def sure_in_words(templates: Iterable[str]) -> str:
-    """Write the rule about forms accepting any name at hand."""
-    return "Whatever is in sight can be named in " + write_forms(templates)
+"""Rules about things in other places, and about names with extra words."""
 
 
 # ---------------------------------------------------------------- the probe's analysis on offered vocabulary
@@ -284,11 +231,6 @@ def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
     )
 
 
-def silent_on_names(answers: Iterable[str], survey: VocabularySurvey) -> list[str]:
-    """Select answers without a name; naming an object or place is informative."""
-    return [text for text in answers if not lift_names(survey.names | survey.places, text)[1]]
-
-
 def analyze(
     lab: Lab,
     failed: Sequence[Trajectory],
@@ -304,7 +246,8 @@ def analyze(
         return []
     tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
     survey = _surveyed(lab, answers, tasks, rng, say)
-    survey.uninformative = silent_on_names(answers, survey)
+    # naming an object or place is informative
+    survey.uninformative = [text for text in answers if not lift_names(survey.names | survey.places, text)[1]]
     if not survey.uninformative:
         return []
     surveyed = tuple(sorted(survey.names))
@@ -312,7 +255,8 @@ def analyze(
     sayings = lifted_sayings(lab, survey, refused)
     places, travel = _merged(lab, old, survey), survey.travel()
     known = before.rules if before is not None else ()
-    moves = [Elsewhere(form=travel, text=reach_in_words(travel))] if travel else []
+    reach = REACH_IN_WORDS.format(fill(travel, ["the place where it was seen"]))
+    moves = [Elsewhere(form=travel, text=reach)] if travel else []
     left = [rule for rule in known if not isinstance(rule, SayInstead) and not (moves and isinstance(rule, Elsewhere))]
     count = len({saying.form for saying in sayings})
     say(f"{len(sayings)} refused sayings, {count} forms ({lab.steps} engine steps so far)")
@@ -321,22 +265,24 @@ def analyze(
     wordings |= {form: misworded(form, learned.reading) for form, learned in forms.items()}
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
     rules = RuleSet(places=places, rules=(*left, *moves, *wordings.values()))
-    trials = try_on_fresh(lab, survey, rules, untouched, rng)
+    trials = FreshTrials(lab, survey, rules, rng)
     other_tasks = [refusal for refusal in refused if refusal[0].task_id not in survey.tasks]
-    with suppress(BudgetSpentError):
-        spoken = places.model_copy(update={"names": surveyed})
-        try_bare_names(lab, survey, rules.model_copy(update={"places": spoken}), other_tasks, trials)
+    spoken = rules.model_copy(update={"places": places.model_copy(update={"names": surveyed})})
+    for run in (partial(trials.run, untouched), partial(trials.try_bare_names, spoken, other_tasks)):
+        with suppress(BudgetSpentError):
+            run()
+    counts = trials.counts
     say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
     always = _always(old, survey)
     sometimes = tuple(form for form in places.forms if form not in always)
     places = places.model_copy(update={"always": always, "sometimes": sometimes})
     return [
         *_about_refusals(old, places, failed),
-        *_about_reach(known, rules, trials),
-        *_about_bare_names(known, trials),
-        *_about_sure(known, always, trials),
-        *_about_forms(forms, trials),
-        *_about_wrong_forms([rule for rule in known if isinstance(rule, SayInstead)], trials),
+        *_about_reach(known, rules, counts),
+        *_about_bare_names(known, counts),
+        *_about_sure(known, always, counts),
+        *_about_forms(forms, counts),
+        *_about_wrong_forms([rule for rule in known if isinstance(rule, SayInstead)], counts),
     ]
 
 
@@ -384,32 +330,6 @@ def _always(before: Surroundings | None, survey: VocabularySurvey) -> tuple[str,
 # ---------------------------------------------------------------- what is reported
 
 
-def _report(
-    rule: str,
-    example: tuple[str, str],
-    evidence: Evidence,
-    learned: RuleSet | None,
-    *,
-    kind: str,
-    intent: str = "",
-    feedback: str,
-    dropped: str = "",
-) -> Misalignment:
-    """Report what was learned; `dropped` is the text of a rule that is left out from now on."""
-    task_id, action = example
-    return Misalignment(
-        task_id=task_id,
-        action_type=kind,
-        action=action,
-        intent=intent or f"`{action}`",
-        rule=rule,
-        sufficient_feedback=feedback,
-        kind="bug-of-current" if learned is None else "new-logic",
-        evidence=evidence,
-        detail=json.dumps({"dropped": dropped} if learned is None else {"ruleset": dump(learned)}),
-    )
-
-
 def _about_refusals(
     before: Surroundings | None, places: Surroundings, failed: Sequence[Trajectory]
 ) -> Iterable[Misalignment]:
@@ -423,7 +343,7 @@ def _about_refusals(
         for step in trajectory.steps
         if step.action and (step.raw_observation or "").strip() in places.refusals
     ]
-    yield _report(
+    yield report(
         f'"{" / ".join(places.refusals)}" answers refused actions of every kind alike '
         f"({len(places.forms)} forms are offered, {len(places.places)} places were found)",
         refused[0] if refused else (failed[0].task_id, ""),
@@ -440,7 +360,7 @@ def _about_reach(known: Sequence[Rule], rules: RuleSet, trials: TrialCounts) -> 
     evidence = trials.of(REACH)
     for rule in rules.rules:
         if isinstance(rule, Elsewhere) and stands(evidence) and rule not in known:
-            yield _report(
+            yield report(
                 rule.text,
                 trials.example[REACH],
                 evidence,
@@ -455,7 +375,7 @@ def _about_bare_names(known: Sequence[Rule], trials: TrialCounts) -> Iterable[Mi
     """Report names with extra words, if understood without them."""
     evidence, rule = trials.of(BARE), BareNames(text=BARE_IN_WORDS)
     if stands(evidence) and rule not in known:
-        yield _report(
+        yield report(
             rule.text,
             trials.example[BARE],
             evidence,
@@ -474,8 +394,8 @@ def _about_sure(known: Sequence[Rule], always: Sequence[str], trials: TrialCount
     if sure == old:
         return
     examples = [trials.example[SURE + form] for form in [*sure, *old] if SURE + form in trials.example]
-    text = sure_in_words(sure or old)
-    yield _report(
+    text = f"Whatever is in sight can be named in {write_forms(sure or old)}"
+    yield report(
         text if sure else f"{WRONG}{text}",
         examples[0] if examples else ("", letters((sure or old)[0])),
         Evidence(
@@ -497,7 +417,7 @@ def _about_forms(forms: dict[str, MiswordedForm], trials: TrialCounts) -> Iterab
         if not stands(understood) or tested.support < MIN_DONE or tested.precision < MIN_PRECISION:
             continue
         rule = misworded(form, learned.reading)
-        yield _report(
+        yield report(
             rule.text,
             (learned.example.state.task_id, learned.example.action),
             Evidence(
@@ -519,7 +439,7 @@ def _about_wrong_forms(wordings: Iterable[SayInstead], trials: TrialCounts) -> I
         evidence = trials.of(rule.form)
         if evidence.refuted >= MIN_TESTS and evidence.precision < MIN_PRECISION:
             task_id, action, *_ = evidence.counterexample.split(": ")
-            yield _report(
+            yield report(
                 f"{WRONG}{rule.text}",
                 (task_id, action),
                 evidence,

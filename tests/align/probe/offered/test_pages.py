@@ -10,8 +10,7 @@ import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.offered.pages.learn import replay_states, shows_pages
-from align_echo.align.probe.offered.pages.learner import is_silent
+from align_echo.align.probe.offered.pages import is_silent, replay_states, shows_pages
 from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.errors import UsageError
 from align_echo.interface.contract import check_source, identity

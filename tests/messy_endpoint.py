@@ -1,0 +1,128 @@
+"""An endpoint that answers as models do: sloppy, thinking, cut off, refusing, broken, each time in another manner.
+
+By hand: `python -m tests.messy_endpoint`, then `align-echo evaluate --model messy --base-url URL ...`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tests.align.endpoint import Answer, Endpoint, Raw, Status, serve
+
+Outcome = Literal["action", "none", "withheld", "again"]
+"""What a turn of the vanilla agent comes to: an action; a reply without one; no reply; asked again, then an action."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """A manner of answering with an action, and what it comes to."""
+
+    answer: Callable[[str], Answer]
+    outcome: Outcome = "action"
+
+
+def body(content: Any = None, reason: Any = "stop", usage: Any = None, **message: Any) -> Raw:
+    """A chat completion of one choice."""
+    said = {"role": "assistant", "content": content, **message}
+    choice: dict[str, Any] = {"index": 0, "message": said, "finish_reason": reason}
+    usage = {"prompt_tokens": 100, "completion_tokens": 9} if usage is None else usage
+    answer: dict[str, Any] = {"id": "1", "choices": [choice], "usage": usage}
+    return Raw(json.dumps(answer))
+
+
+def written(form: str) -> Manner:
+    """A text with the action in place of `{}`."""
+    return Manner(lambda action: body(form.replace("{}", action)))
+
+
+def stream(action: str) -> Raw:
+    parts: list[dict[str, Any]] = [{"content": part} for part in ("Act", "ion: ", action)]
+    events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in parts]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    return Raw("".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n")
+
+
+def error(status: int, message: str, **more: Any) -> Manner:
+    return Manner(lambda action: Status(status, body=json.dumps({"error": {"message": message, **more}})), "again")
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "act", "arguments": "{}"}}
+
+MANNERS: dict[str, Manner] = {
+    "bare": written("{}"),
+    "labelled": written("Action: {}"),
+    "with a thought": written("Thought: I look first.\nAction: {}"),
+    "in bold": written("**Action:** {}"),
+    "in backticks": written("Action: `{}`"),
+    "in quotes": written('Action: "{}"'),
+    "in a fence": written("```\n{}\n```"),
+    "as JSON": written('```json\n{"action": "{}"}\n```'),
+    "in a tag": written("<action>{}</action>"),
+    "boxed": written("\\boxed{{}}"),
+    "after a prompt sign": written("> {}"),
+    "with a full stop": written("Action: {}."),
+    "with an end token": written("Action: {}</s>"),
+    "with a byte order mark": written("\ufeffAction: {}"),
+    "after thinking": written("<think>\nWhere am I?\n</think>\n\nAction: {}"),
+    "thinking in a field": Manner(lambda action: body(f"Action: {action}", reasoning_content="Where am I?")),
+    "in the thinking alone": Manner(lambda action: body("", reasoning_content=f"Action: {action}")),
+    "in the reasoning alone": Manner(lambda action: body(None, reasoning=f"Action: {action}")),
+    "in parts": Manner(lambda action: body([{"type": "text", "text": "Action: "}, {"type": "text", "text": action}])),
+    "streamed": Manner(stream),
+    "without a reason": Manner(lambda action: body(f"Action: {action}", reason=None)),
+    "with its own reason": Manner(lambda action: body(f"Action: {action}", reason="end_turn")),
+    "without usage": Manner(lambda action: body(f"Action: {action}", usage={})),
+    "usage in words": Manner(lambda action: body(f"Action: {action}", usage={"prompt_tokens": "12"})),
+    "in thinking that does not end": Manner(lambda action: body("<think>\nWhere", reason="length"), "none"),
+    "thinking to the limit": Manner(lambda action: body(None, reason="length", reasoning_content="Where"), "none"),
+    "nothing": Manner(lambda action: body(""), "none"),
+    "two actions": Manner(lambda action: body(f"Action: {action}\nAction: go to nowhere 9"), "none"),
+    "a tool call": Manner(lambda action: body(None, reason="tool_calls", tool_calls=[CALL]), "withheld"),
+    "a refusal": Manner(lambda action: body(None, refusal="I can't help with that."), "withheld"),
+    "a filter": Manner(lambda action: body("", reason="content_filter"), "withheld"),
+    "broken off": Manner(lambda action: body("Act", reason="error"), "again"),
+    "an error under 200": Manner(lambda action: Raw('{"error": {"message": "Upstream error", "code": 502}}'), "again"),
+    "too many requests": error(429, "Rate limit reached. Please try again in 1ms."),
+    "an overloaded server": error(503, "overloaded"),
+    "half of a body": Manner(lambda action: Raw('{"choices": [{"mess'), "again"),
+}  # fmt: skip
+
+
+@contextmanager
+def messy(actions: Callable[[dict[str, Any]], str], names: tuple[str, ...] = tuple(MANNERS)) -> Iterator[Endpoint]:
+    """Run an endpoint whose model `messy` says the action for a request in these manners by turns.
+
+    What is asked again is answered plainly then. A system role and temperature 0 are refused.
+    """
+    turns, lock, failed = itertools.cycle(names), threading.Lock(), set[str]()
+
+    def answer(request: dict[str, Any]) -> Answer:
+        if any(message["role"] == "system" for message in request["messages"]):
+            return Status(400, body='{"error": {"message": "System role not supported"}}')
+        if request.get("temperature") == 0:
+            return Status(422, body='{"error": {"message": "`temperature` must be strictly positive"}}')
+        key = json.dumps(request["messages"])
+        with lock:
+            if key in failed:
+                failed.discard(key)
+                return MANNERS["bare"].answer(actions(request))
+            manner = MANNERS[next(turns)]
+            if manner.outcome == "again":
+                failed.add(key)
+        return manner.answer(actions(request))
+
+    with serve({"messy": answer}) as endpoint:
+        yield endpoint
+
+
+if __name__ == "__main__":
+    with messy(lambda request: "look") as served:
+        print(f"--model messy --base-url {served.url}", flush=True)
+        sys.stdin.read()
