@@ -10,8 +10,8 @@ import pytest
 from align_echo.align.hybrid.backend import write_source
 from align_echo.align.hybrid.hypotheses import NeededStep, WrongWording
 from align_echo.align.hybrid.rules import as_rule, fit_forms, rule_set
-from align_echo.align.switching import list_switches, without_rules
 from align_echo.errors import InterfaceError, UsageError
+from align_echo.evaluate.ablation import list_switches, without_rules
 from align_echo.interface.contract import Interface, identity, load_interface
 from align_echo.interface.rules.actions import ActionGrammar
 from align_echo.interface.rules.model import RuleSet

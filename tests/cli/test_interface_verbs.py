@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from align_echo.agents.spec import AgentSetting
-from align_echo.align.switching import list_switches, without_rules
 from align_echo.base.jsonl import JsonlFile
-from align_echo.evaluate.ablation import build_arms, replay_without_rules
+from align_echo.evaluate.ablation import build_arms, list_switches, replay_without_rules, without_rules
 from align_echo.evaluate.plan import EvaluationConfig, plan_evaluation
 from align_echo.interface.contract import Interface, load_interface, save_interface
 from align_echo.rollout.batches import run_tasks

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from align_echo.align.switching import list_switches
+from align_echo.evaluate.ablation import list_switches
 from align_echo.interface.contract import parse_source
 from align_echo.interface.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
