@@ -51,11 +51,29 @@ def join(calls: Sequence[Tokens]) -> TokenSequence:
 
 
 def token_sequence(trajectory: Trajectory) -> TokenSequence:
-    """Build the token sequence of a trajectory.
+    """Build the token sequence of a trajectory whose model saw all of it.
 
     Raises `UsageError` if a step has no token ids (a remote or scripted model, or an agent with more than one call per
-    turn), `TokenDriftError` if the calls do not fit together.
+    turn) and for a bounded history, `TokenDriftError` if the calls do not fit together.
     """
+    conversations = _conversations(trajectory)
+    if len(conversations) > 1:
+        raise UsageError(
+            f"the model saw {trajectory.task_id} from step {len(conversations[0]) + 1} on without earlier turns: it is "
+            "several sequences (align_echo.tokens.token_sequences)"
+        )
+    return join(conversations[0])
+
+
+def token_sequences(trajectory: Trajectory) -> list[TokenSequence]:
+    """Build the token sequences of a trajectory, as its model saw them: a call that does not continue the calls before
+    it, because earlier turns were left out, begins another sequence. Raises as `join`, and for a step without ids.
+    """
+    return [join(conversation) for conversation in _conversations(trajectory)]
+
+
+def _conversations(trajectory: Trajectory) -> list[list[Tokens]]:
+    """Divide the calls of a trajectory where one begins at token 0 again."""
     calls = [step.tokens for step in trajectory.steps]
     missing = next((number for number, call in enumerate(calls, start=1) if call is None), None)
     if missing is not None:
@@ -63,4 +81,10 @@ def token_sequence(trajectory: Trajectory) -> TokenSequence:
             f"step {missing} of {trajectory.task_id} has no token ids: roll out with a local model and an agent that "
             "makes one call a turn (vanilla, react)"
         )
-    return join([call for call in calls if call is not None])
+    conversations: list[list[Tokens]] = [[]]
+    for call in calls:
+        assert call is not None
+        if call.start == 0 and any(before.context_ids or before.sampled_ids for before in conversations[-1]):
+            conversations.append([])
+        conversations[-1].append(call)
+    return conversations

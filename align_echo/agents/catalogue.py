@@ -52,7 +52,7 @@ def _chat_agent_spec(name: str, kind: type[ChatAgent]) -> AgentSpec:
             options["temperature"] = setting.temperature
         if setting.max_tokens is not None:
             options["max_tokens"] = setting.max_tokens
-        agent = kind(setting.chat_model(name), **options)
+        agent = kind(setting.chat_model(name), **options).with_history(setting.history)
         return agent if preset is None else agent.with_episode_rules(preset.get_episode_rules(setting.spec.name))
 
     return AgentSpec(name, _first_line(kind), True, build)

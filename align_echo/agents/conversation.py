@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from align_echo.agents.parsing import plain_reply, uncut_text
@@ -19,10 +20,41 @@ from align_echo.models.drawing import draw, model_for_sample
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
 from align_echo.prompts import prompt_hash, render
+from align_echo.registry import quantity
 from align_echo.types import NO_REPLY, AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
 
 SHARED_PROMPTS = ("shared/agent", "shared/start")
 MAX_TOKENS = 512
+
+BYTES_PER_TOKEN = 3
+"""Bytes of text counted as a token by `HistoryBounds`: few, so that the estimate is rather too large."""
+
+
+@dataclass(frozen=True)
+class HistoryBounds:
+    """Bounds of the history that an agent shows to its model: the opening and the last turns, at most `turns` of them
+    and at most `tokens` in all, estimated by `BYTES_PER_TOKEN` (None: no bound). The last turn is always shown.
+    """
+
+    turns: int | None = None
+    tokens: int | None = None
+
+    def first_shown(self, opening: int, turns: Sequence[int]) -> int:
+        """Return the index of the first turn to show, from the sizes of the opening and of all turns in bytes."""
+        first = 0 if self.turns is None else max(0, len(turns) - self.turns)
+        if self.tokens is not None:
+            room = self.tokens * BYTES_PER_TOKEN - opening
+            while first < len(turns) - 1 and sum(turns[first:]) > room:
+                first += 1
+        return first
+
+    def describe(self) -> dict[str, str]:
+        """Return the entries for run records; empty without bounds."""
+        bounds = {"history_turns": self.turns, "history_tokens": self.tokens}
+        return {name: str(bound) for name, bound in bounds.items() if bound is not None}
+
+
+WHOLE_HISTORY = HistoryBounds()
 
 
 class ChatAgent(abc.ABC):
@@ -45,6 +77,7 @@ class ChatAgent(abc.ABC):
         self._raw_replies = raw_replies
         self._sample = 0
         self._episode_rules = EpisodeRules()
+        self._history = WHOLE_HISTORY
 
     def with_sample(self, sample: int) -> Self:
         """Copy the agent with another sampling seed, for repeated episodes of one task at a temperature above 0."""
@@ -56,6 +89,12 @@ class ChatAgent(abc.ABC):
         """Copy the agent with these episode rules."""
         copied = copy.copy(self)
         copied._episode_rules = episode_rules
+        return copied
+
+    def with_history(self, bounds: HistoryBounds) -> Self:
+        """Copy the agent with bounds of the history that its model sees."""
+        copied = copy.copy(self)
+        copied._history = bounds
         return copied
 
     @property
@@ -95,6 +134,7 @@ class ChatAgent(abc.ABC):
             "max_tokens": str(self._max_tokens),
             **({"replies": "raw"} if self._raw_replies else {}),
             **self._episode_rules.describe(),
+            **self._history.describe(),
             **prompts,
         }
 
@@ -127,16 +167,34 @@ class ChatAgent(abc.ABC):
         return turn.reply
 
     def conversation(self, view: AgentView) -> list[Message]:
-        """Build the chat so far. It always ends with a user message."""
+        """Build the chat so far, within the bounds of the history. It always ends with a user message.
+
+        A reply's token ids are passed on only if the call behind it saw the same opening and the same turns.
+        """
         system = render(self.prompts[0], {"action_format": view.action_format, "rules": view.rules})
         opening = {"initial_observation": view.initial_observation, "goal": view.goal, "critique": view.critique}
         start = render("shared/start", opening)
+        texts = [self.history_text(turn) for turn in view.turns]
+        firsts = self._firsts_shown(system + start, texts, view)
+        first = firsts[-1]
+        start += f"\n\n{gap_line(first)}" if first else ""
         messages = [Message(role="system", content=system), Message(role="user", content=start)]
-        for turn in view.turns:
-            text = self.history_text(turn)
-            messages.append(assistant_message(text, turn.tokens if text == turn.reply else None))
+        for number, (text, turn) in enumerate(zip(texts, view.turns, strict=True)):
+            if number < first:
+                continue
+            same = text == turn.reply and firsts[number] == first
+            messages.append(assistant_message(text, turn.tokens if same else None))
             messages.append(Message(role="user", content=turn.observation))
         return messages
+
+    def _firsts_shown(self, opening: str, texts: Sequence[str], view: AgentView) -> list[int]:
+        """Return the index of the first turn shown in each call of the episode, the next one included."""
+        if self._history == WHOLE_HISTORY:
+            return [0] * (len(texts) + 1)
+        shown = zip(texts, view.turns, strict=True)
+        sizes = [len((text + turn.observation).encode("utf-8", "replace")) for text, turn in shown]
+        opening_size = len(opening.encode("utf-8", "replace"))
+        return [self._history.first_shown(opening_size, sizes[:number]) for number in range(len(sizes) + 1)]
 
     def complete(self, messages: Sequence[Message], *, model: ChatModel | None = None) -> Completion:
         """Ask the model at the agent's temperature. Raises `ModelError`."""
@@ -177,6 +235,11 @@ class ChatAgent(abc.ABC):
     def full_text(self, completion: Completion) -> str:
         """Return the text of a completion. Raises `ReplyFormatError` if it was cut off (see `uncut_text`)."""
         return uncut_text(completion, self._max_tokens)
+
+
+def gap_line(turns: int) -> str:
+    """Say in the opening how many turns are left out behind it."""
+    return f"[{quantity(turns, 'turn')} left out here; the last ones follow.]"
 
 
 def assistant_message(text: str, tokens: Tokens | None = None) -> Message:

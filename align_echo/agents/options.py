@@ -77,6 +77,13 @@ MaxRequests = Annotated[int | None, Field(ge=1, strict=True, description="Most r
 MaxTokensTotal = Annotated[
     int | None, Field(ge=1, strict=True, description="Most tokens of all requests to endpoints and their replies.")
 ]
+HistoryTurns = Annotated[
+    int | None, Field(ge=1, description="Most turns that a chat model sees beside the opening; default: all.")
+]
+HistoryTokens = Annotated[
+    int | None,
+    Field(ge=256, description="Most tokens of the opening and the turns that a chat model sees, estimated."),
+]
 Preset = Annotated[
     str | None, Field(description=f"Settings of the agent and its episodes by name: {', '.join(PRESETS)}.")
 ]

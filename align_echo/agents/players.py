@@ -131,13 +131,14 @@ def model_on_record(name: ModelName | None) -> dict[str, str | None]:
 def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:
     """Build the agent for a setting.
 
-    Raises `UsageError` if it lacks its model, if it asks no model but has a temperature, token limit or preset, or if
-    the temperature is not finite.
+    Raises `UsageError` if it lacks its model, if it asks no model but has a setting for one, or if the temperature is
+    not finite.
     """
     if setting.temperature is not None and not math.isfinite(setting.temperature):
         raise UsageError(f"--temperature must be a number, not {setting.temperature}")
     model_options = {
         "--temperature": setting.temperature, "--max-tokens": setting.max_tokens, "--agent-preset": setting.preset,
+        "--history-turns": setting.history.turns, "--history-tokens": setting.history.tokens,
     }  # fmt: skip
     for option, value in model_options.items():
         if value is not None and not agent.asks_model:

@@ -277,15 +277,22 @@ class Planning(ChatAgent):
         return reply.model_copy(update={"text": record, "usage": plan.usage + reply.usage, "tokens": None})
 
     def conversation(self, view: AgentView) -> list[Message]:
-        """Build the chat so far, with a request for a plan in each message until there is a plan."""
+        """Build the chat so far, with a request for a plan in each message until there is a plan.
+
+        A plan in a turn that is left out stands in the opening.
+        """
         if self._plan_call:
             plan = recorded_plan(view)
             return self._chat_after(plan, view) if plan is not None else self._chat_for_plan(view)
         system, *chat = super().conversation(view)
         planned = next((number for number, turn in enumerate(view.turns) if plan_in(turn)), len(view.turns))
         asking = render("planning/ask", {})
-        for index in range(0, 2 * planned + 1, 2):
+        hidden = len(view.turns) - len(chat) // 2
+        for index in range(0, 2 * max(0, planned - hidden) + 1, 2):
             chat[index] = Message(role="user", content=f"{chat[index].content}\n\n{asking}")
+        if sub_goals := find_plan(view.model_copy(update={"turns": view.turns[:hidden]})):
+            listed = "\n".join(f"{number}. {goal}" for number, goal in enumerate(sub_goals, start=1))
+            chat[0] = Message(role="user", content=f"{chat[0].content}\n\nPlan:\n{listed}")
         return [system, *chat]
 
     def _chat_for_plan(self, view: AgentView) -> list[Message]:

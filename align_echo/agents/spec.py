@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from align_echo.agents.conversation import WHOLE_HISTORY, HistoryBounds
 from align_echo.agents.presets import AgentPreset
 from align_echo.errors import UsageError
 from align_echo.types import Agent, ChatModel
@@ -33,6 +34,7 @@ class AgentSetting:
     temperature: float | None = None
     max_tokens: int | None = None
     preset: AgentPreset | None = None
+    history: HistoryBounds = WHOLE_HISTORY
 
     def raw_env(self) -> TextEnv:
         """Build a separate environment without a step limit, for agents that may see the hidden state."""

@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field
 
 from align_echo.agents import options
-from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.conversation import WHOLE_HISTORY, ChatAgent, HistoryBounds
 from align_echo.agents.options import VerbConfig
 from align_echo.agents.players import (
     AgentChoice,
@@ -132,6 +132,7 @@ class EvaluationPlan:
     data_root: Path | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    history: HistoryBounds = WHOLE_HISTORY
     limits: SpendingLimits = NO_LIMITS
     preset: AgentPreset | None = None
     engine: str | None = None
@@ -242,6 +243,8 @@ class EvaluationConfig(VerbConfig):
     base_url: options.BaseUrl = None
     temperature: options.Temperature = None
     max_tokens: options.MaxTokens = None
+    history_turns: options.HistoryTurns = None
+    history_tokens: options.HistoryTokens = None
     max_cost: options.MaxCost = None
     max_requests: options.MaxRequests = None
     max_tokens_total: options.MaxTokensTotal = None
@@ -291,6 +294,7 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
         data_root=config.data_root,
         temperature=config.temperature,
         max_tokens=config.max_tokens,
+        history=HistoryBounds(config.history_turns, config.history_tokens),
         limits=SpendingLimits(cost=config.max_cost, requests=config.max_requests, tokens=config.max_tokens_total),
         preset=preset,
         engine=config.engine,
@@ -508,6 +512,7 @@ def build_plan_agent(plan: EvaluationPlan, models: Models) -> Agent:
         plan.temperature,
         plan.max_tokens,
         plan.preset,
+        plan.history,
     )
     agent = build_agent(plan.player.agent, setting)
     needs_draws = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.conversation import ChatAgent, HistoryBounds
 from align_echo.errors import ModelError
 from align_echo.models import ScriptedModel
 from align_echo.prompts import prompt_hash
@@ -141,3 +141,33 @@ def test_usage_is_that_of_all_calls_of_a_turn(kind: type[ChatAgent]) -> None:
     calls = len(model.requests)
     assert calls == {"self-consistency": 5, "self-refine": 2}.get(kind.kind, 1)
     assert reply.usage == Usage(prompt_tokens=10 * calls, completion_tokens=2 * calls, cost_usd=0.5 * calls)
+
+
+LONG = tuple((f"go to room {number}", f"go to room {number}", f"Room {number}. " + "x" * 60) for number in range(10))
+
+
+@by_kind
+def test_a_bounded_history_shows_the_opening_and_the_last_turns_and_says_so(kind: type[ChatAgent]) -> None:
+    view = after(*LONG)
+    shown = kind(ScriptedModel([])).with_history(HistoryBounds(turns=3)).conversation(view)
+    whole = kind(ScriptedModel([])).conversation(view)
+    assert [message.role for message in shown] == ["system", *["user", "assistant"] * 3, "user"]
+    assert shown[0] == whole[0]
+    gap = "\n\n[7 turns left out here; the last ones follow.]"
+    assert shown[1].content.replace(gap, "") == whole[1].content != shown[1].content
+    assert shown[2:] == whole[-6:]
+    assert kind(ScriptedModel([])).with_history(HistoryBounds(turns=10)).conversation(view) == whole
+
+
+@pytest.mark.parametrize(("tokens", "turns"), [(10, 1), (300, 0), (10_000, 10)])
+def test_tokens_bound_a_history_and_the_last_turn_is_always_shown(tokens: int, turns: int) -> None:
+    agent = FIVE[0](ScriptedModel([])).with_history(HistoryBounds(tokens=tokens))
+    shown = agent.conversation(after(*LONG))
+    size = len("".join(message.content for message in shown).encode())
+    assert len(shown) == 2 + 2 * turns or (not turns and 4 < len(shown) < 22 and size < 3 * tokens + 60)
+
+
+def test_bounds_of_a_history_are_on_record() -> None:
+    bounded = FIVE[0](ScriptedModel([])).with_history(HistoryBounds(turns=3, tokens=900)).describe()
+    assert (bounded["history_turns"], bounded["history_tokens"]) == ("3", "900")
+    assert "history_turns" not in FIVE[0](ScriptedModel([])).describe()

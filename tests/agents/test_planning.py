@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align_echo.agents.conversation import HistoryBounds
 from align_echo.agents.reasoning import Planning, find_plan, parse_plan
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
@@ -104,3 +105,12 @@ line = line.filter(lambda text: text.strip())
 def test_every_numbered_line_of_a_plan_is_kept(goals: list[str]) -> None:
     text = "\n".join(f"{number}. {goal}" for number, goal in enumerate(goals, start=1))
     assert parse_plan(f"Plan:\n{text}") == tuple(goal.strip() for goal in goals)
+
+
+def test_a_plan_that_is_left_out_stands_in_the_opening() -> None:
+    agent = Planning(ScriptedModel([])).with_history(HistoryBounds(turns=1))
+    first, second = (FIRST, "look", "A door."), ("Sub-goal: 1\nAction: open", "open", "Open.")
+    opening = agent.conversation(after(first, second))[1].content
+    assert "[1 turn left out here; the last ones follow.]" in opening
+    assert opening.endswith(f"\n\n{PLAN}")
+    assert not agent.conversation(after(first))[1].content.endswith(PLAN)

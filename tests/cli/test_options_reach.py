@@ -118,6 +118,8 @@ SCENES: dict[str, Scene[Evaluated]] = {
             row("episodes_per_task", lambda played: len(played.episodes) / tasks(played), (1, 1), (2, 2)),
             row("temperature", sampling("temperature"), (0.7, [0.7]), (1.3, [1.3])),
             row("max_tokens", sampling("max_tokens"), (300, [300]), (400, [400])),
+            row("history_turns", told("left out here"), (9, False), (1, True)),
+            row("history_tokens", told("left out here"), (4000, False), (256, True)),
             row("top_k", sampling("top_k"), (5, [5]), (7, [7])),
             row("top_p", sampling("top_p"), (0.5, [0.5]), (0.9, [0.9])),
             row("interface", told(RULE), ("none", False), ("./knock.py", True)),

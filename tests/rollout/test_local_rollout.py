@@ -9,12 +9,13 @@ from concurrent.futures import Future
 
 import pytest
 
+from align_echo.agents.conversation import HistoryBounds
 from align_echo.agents.reasoning import Planning, ReAct, SelfConsistency, SelfRefine, Vanilla
 from align_echo.critic.best_of import BestOf
-from align_echo.errors import EngineError, ModelError, TokenDriftError
+from align_echo.errors import EngineError, ModelError, TokenDriftError, UsageError
 from align_echo.rollout.batches import run_episode, run_tasks
 from align_echo.rollout.session import Episode
-from align_echo.tokens import token_sequence
+from align_echo.tokens import token_sequence, token_sequences
 from align_echo.types import AgentReply, AgentView, ChoiceCounts, Completion, Message
 from tests.room_env import TASK_IDS, RoomEnv
 
@@ -59,6 +60,27 @@ def test_every_trajectory_is_one_token_sequence_whose_texts_are_what_was_said_an
             assert step.cut_off == (sequence.ids[end - 1] not in ENCODER.stop_ids)
         for step, (_, end), (first, _) in zip(played.steps, sequence.turns, sequence.turns[1:], strict=False):
             assert step.observation in ENCODER.text(sequence.ids[end:first])
+
+
+def test_a_bounded_history_is_recorded_as_the_model_saw_it(engine):
+    bounded = agent(engine).with_history(HistoryBounds(turns=2))
+    played = run_tasks(make, bounded, list(TASK_IDS), split="train", workers=4)
+    for episode in played:
+        whole, bounded_part = sequences = token_sequences(episode)
+        assert [len(sequence.turns) for sequence in sequences] == [3, 1]
+        first, last = (ENCODER.text(sequence.ids[: sequence.turns[-1][0]]) for sequence in sequences)
+        assert episode.steps[0].tokens
+        assert whole.ids[: whole.turns[0][0]] == episode.steps[0].tokens.context_ids
+        assert "left out" not in first
+        assert "[1 turn left out here; the last ones follow.]" in last
+        assert episode.steps[0].observation in first
+        for step in episode.steps[1:3]:
+            assert step.observation in last
+        start = bounded_part.turns[0][0]
+        again = logprobs_of(tiny_model(context=4096), bounded_part.ids, 1.0)[start - 1 :]
+        assert again.tolist() == pytest.approx(bounded_part.logprobs[start:], abs=1e-4)
+        with pytest.raises(UsageError, match="from step 4 on without earlier turns"):
+            token_sequence(episode)
 
 
 def test_the_same_episodes_are_drawn_however_many_are_played_at_once(engine):
