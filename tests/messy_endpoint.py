@@ -30,7 +30,7 @@ class Manner:
 
 def body(content: Any = None, reason: Any = "stop", usage: Any = None, **message: Any) -> Raw:
     """A chat completion of one choice."""
-    said = {"role": "assistant", "content": content, **message}
+    said: dict[str, Any] = {"role": "assistant", "content": content, **message}
     choice: dict[str, Any] = {"index": 0, "message": said, "finish_reason": reason}
     usage = {"prompt_tokens": 100, "completion_tokens": 9} if usage is None else usage
     answer: dict[str, Any] = {"id": "1", "choices": [choice], "usage": usage}
