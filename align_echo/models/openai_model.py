@@ -409,7 +409,9 @@ def list_models(base_url: str | None = None, api_key: str | None = None) -> list
     try:
         return _listed_models(client, endpoint.url)
     except openai.APIStatusError as error:
-        raise UsageError(str(judged_error(error, endpoint.url))) from None
+        problem = judged_error(error, endpoint.url)
+        why = problem if isinstance(problem, UsageError) else f"{endpoint.url} does not list its models: {problem}"
+        raise UsageError(str(why)) from None
     except (ModelError, PassingFault) as error:
         raise UsageError(f"{endpoint.url} does not list its models: {error}") from None
     except (ValueError, TypeError, LookupError):

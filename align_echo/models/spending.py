@@ -113,7 +113,8 @@ class Spending:
     @property
     def _in_words(self) -> str:
         spent = self._spent
-        return f"{spent.requests:,} requests, {spent.tokens:,} tokens, ${spent.cost:,.4f}"
+        dollars = "" if self.limits.cost is None else f", ${spent.cost:,.4f}"
+        return f"{spent.requests:,} requests, {spent.tokens:,} tokens{dollars}"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from align_echo.models.endpoint import read_endpoint
 from align_echo.models.openai_model import OpenAICompatibleModel, list_models
 from align_echo.types import Message
 from tests.align.endpoint import Reply, serve
+from tests.hostile_endpoint.server import Exchange, serving
 
 HELLO = (Message(role="user", content="Hello?"),)
 
@@ -80,6 +81,14 @@ def test_the_models_of_an_endpoint_are_listed() -> None:
         assert list_models(endpoint.url) == ["/models/X", "b"]
     with pytest.raises(UsageError, match=r"cannot be reached|does not list"):
         list_models(endpoint.url)
+
+
+def test_a_server_that_cannot_list_its_models_is_named() -> None:
+    def broken(exchange: Exchange) -> None:
+        exchange.answer(b"Internal Server Error", "500 Internal Server Error")
+
+    with serving(broken) as server, pytest.raises(UsageError, match=r"/v1 does not list its models: status 500"):
+        list_models(server.url)
 
 
 def test_a_model_of_a_server_may_be_called_by_a_path() -> None:
