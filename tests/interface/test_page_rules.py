@@ -47,6 +47,26 @@ def test_what_is_near_is_named(page: str, action: str, said: str):
     assert told.startswith(said) if said else not told
 
 
+def test_a_name_that_was_said_itself_goes_before_the_name_beside_its_like():
+    rule = {"kind": "named_beside", "form": "tap <{0}>", "shift": -2, "regions": ["home || home || "], "text": "t"}
+    rules = load_rules({"pages": PAGES, "rules": [rule]})
+    assert rules.pages is not None
+    beside = PageGuide(rules.pages, rules.rules)
+    page = "Home / green tea / K-1 / price / green tea"
+    assert beside.advise(page, "tap <green>").step == "tap <K-1>" != beside.advise(page, "tap <Green Tea>").step
+    assert beside.advise(page, "tap <Green Tea>").step == "tap <green tea>"
+
+
+def test_a_message_has_room_for_short_names_and_for_some():
+    long = "tea " * 60
+    assert guide().advise(f"Home / {long} / milk", "tap <zebra>").text == (
+        "The page is as it was. `tap <X>` takes here, among others: Home | milk. `seek: X` takes any words."
+    )
+    many = " / ".join(f"{number} {'tea ' * 45}" for number in range(200))
+    assert 1_000 < len(guide().advise(f"Home / {many}", "tap <zebra>").text) < 2_500
+    assert len(guide().advise("Home / milk", f"seek {'tea ' * 900}").text) < 200
+
+
 def test_messages_are_templates():
     assert guide(say="Better: {step}").advise("Home / red tea", "tap <tea>").text == "Better: tap <red tea>"
 

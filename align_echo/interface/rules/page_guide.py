@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from align_echo.interface.rules.actions import fill
+from align_echo.interface.rules.actions import LONGEST_NAME, fill
 from align_echo.interface.rules.model import Advice, NamedBeside, NeedsPage, Rule, fill_words
 from align_echo.interface.rules.pages import (
     LEAST_LIKE,
@@ -17,6 +17,9 @@ from align_echo.interface.rules.pages import (
 
 MOST_LISTED, MOST_NEAR = 20, 3
 """Maximum names in a list of all, and of those that are equally near."""
+
+LONGEST_LISTING = 2_000
+"""Maximum characters of a list of names."""
 
 LONGEST_QUOTE = 120
 """Maximum characters of an action in a message."""
@@ -44,7 +47,7 @@ class PageGuide:
         if form in self.offers.free:
             if exact:
                 return _NOTHING
-            if said and page.frame in self.offers.free[form]:
+            if 0 < len(said) <= LONGEST_NAME and page.frame in self.offers.free[form]:
                 return self._instead(action, fill(form, [" ".join(said.split())]))
             return self._listing(page)
         if exact and self.offers.may_take(form, page, said):
@@ -56,7 +59,7 @@ class PageGuide:
 
     def _about_form(self, form: str, page: Page, action: str, said: str) -> Advice | None:
         """Name what was meant, here or a step away; None if nothing is near."""
-        near, names = nearest(self.offers.names(form, page), said)
+        near, names = nearest(self._names(form, page), said)
         steps = self._steps.get((page.frame, form), {})
         far, wanted = nearest(sorted(steps), said)
         beside = self._beside_said(form, page, said) if near < 4 and far < 4 else ""
@@ -78,25 +81,33 @@ class PageGuide:
                 continue
             if rule and page.regions[index] in rule.regions and self.offers.takes(form, page, index) is False:
                 names += [page.parts[other]] if self.offers.takes(form, page, other) else []
+        names = [name for name in names if len(name) <= LONGEST_NAME]
         return names[0] if len(names) == 1 else ""
 
     def _other_form(self, form: str, page: Page, action: str, said: str) -> Advice | None:
         """Name another form that takes just what was said; None without."""
         for other in self.offers.closed:
-            near, names = nearest(self.offers.names(other, page), said)
+            near, names = nearest(self._names(other, page), said)
             if other != form and near == 4 and len(names) == 1:
                 return self._instead(action, fill(other, [names[0]]))
         return None
 
     def _listing(self, page: Page) -> Advice:
-        """List all that a page is known to offer."""
-        lines = []
+        """List what a page is known to offer, as far as there is room."""
+        lines, room = list[str](), LONGEST_LISTING
         for form in self.offers.closed:
-            names = self.offers.names(form, page)
-            lines += [_listed(form, names[:MOST_LISTED], len(names) <= MOST_LISTED)] if names else []
+            shown = list[str]()
+            for name in self._names(form, page)[:MOST_LISTED]:
+                shown += [name] if len(name) <= room else []
+                room -= len(name)
+            lines += [_listed(form, shown, shown == self.offers.names(form, page))] if shown else []
         free = (form for form, frames in self.offers.free.items() if page.frame in frames)
         lines += [f"`{fill(form, ['X'])}` takes any words" for form in free]
         return Advice(self._page_says(lines) if lines else "")
+
+    def _names(self, form: str, page: Page) -> list[str]:
+        """Return the names that a form takes on a page and a message has room for."""
+        return [name for name in self.offers.names(form, page) if len(name) <= LONGEST_NAME]
 
     def _page_says(self, lines: list[str]) -> str:
         return self.offers.say_names.replace("{names}", ". ".join(lines))
