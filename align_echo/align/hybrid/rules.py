@@ -234,7 +234,9 @@ def _form_names(rule: Rule, grammar: ActionGrammar) -> set[str]:
 
 
 def is_own(rule: Rule) -> bool:
-    """Whether a rule was a hypothesis: rules of the probe have the messages of their kinds."""
+    """Whether a rule was a hypothesis: rules of the probe have the messages of their kinds, or are no hypotheses."""
+    if getattr(rule, "at_times", False) or (isinstance(rule, SayInstead) and rule.edit.kind != "form"):
+        return False
     return bool(rule.say != type(rule).model_fields["say"].default)
 
 

@@ -10,13 +10,16 @@ import gymnasium as gym
 import pytest
 
 import align_echo
+from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.interface.contract import Interface, identity
 from align_echo.interface.rules.model import NeedsFirst, RuleSet
+from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 from studies.foreign.agents import find_command
 from studies.foreign.messages import count_messages
@@ -76,31 +79,60 @@ class Guest:
         return AgentReply(text=action, action=action)
 
 
-SPEC = align_echo.TextEnvironment(
-    Pantry, step_limit=12, action_format="take {food} | eat {food} | smell {food} | open {thing}"
-).spec("pantry")
+class Larder(Pantry):
+    """A pantry whose box closes again."""
+
+    def info(self, won: bool) -> dict[str, Any]:
+        info = super().info(won)
+        return info | {"admissible_actions": sorted([*info["admissible_actions"], *["close box"] * self.open])}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        closes = action == "close box" and self.open
+        self.open &= not closes
+        return ("Shut.", 0.0, False, False, self.info(False)) if closes else super().step(action)
 
 
-def make(limit: int = 12) -> TextEnv:
-    return SPEC.make_env(split="train", data_root=None, step_limit=limit)
+class Closer(Guest):
+    """A guest that closes the box whenever it is told to open it, the first time."""
+
+    def act(self, view: AgentView) -> AgentReply:
+        said = [turn.action for turn in view.turns]
+        action = "close box" if said[-1:] == ["open box"] and "close box" not in said else super().act(view).action
+        return AgentReply(text=action or "", action=action)
+
+
+def spec_of(world: type[Pantry]) -> EnvironmentSpec:
+    more = " | close {thing}" * (world is Larder)
+    form = f"take {{food}} | eat {{food}} | smell {{food}} | open {{thing}}{more}"
+    return align_echo.TextEnvironment(world, step_limit=12, action_format=form).spec("pantry")
+
+
+SPEC = spec_of(Pantry)
+
+
+def make(limit: int = 12, spec: EnvironmentSpec = SPEC) -> TextEnv:
+    return spec.make_env(split="train", data_root=None, step_limit=limit)
 
 
 @cache
-def learned() -> Interface:
-    played = run_tasks(make, Guest(), TRAIN, split="train")
-    backend = ProbeBackend(lambda: make(10**6), FRESH, action_format=SPEC.action_format)
-    none = identity(SPEC.contract)
-    return backend.optimize(backend.analyze(played, [], none), none)
+def learned(world: type[Pantry] = Pantry) -> Interface:
+    spec = spec_of(world)
+    agent = Guest() if world is Pantry else Closer()
+    played = run_tasks(lambda: make(spec=spec), agent, TRAIN, split="train")
+    probe = ProbeBackend(lambda: make(10**6, spec), FRESH, action_format=spec.action_format)
+    none = identity(spec.contract)
+    return probe.optimize(probe.analyze(played, [], none), none)
 
 
-def rules() -> RuleSet:
-    found = read_rule_set(learned().source)
+def rules(interface: Interface | None = None) -> RuleSet:
+    found = read_rule_set((interface or learned()).source)
     assert found is not None
     return found
 
 
-def play(interface: Interface) -> list[Trajectory]:
-    return run_tasks(lambda: AlignWrapper(make(), interface), Guest(), HELD, split="train")
+def play(interface: Interface, world: type[Pantry] = Pantry) -> list[Trajectory]:
+    agent = Guest() if world is Pantry else Closer()
+    return run_tasks(lambda: AlignWrapper(make(spec=spec_of(world)), interface), agent, HELD, split="train")
 
 
 def test_a_step_that_only_some_states_need_is_said_to_help_at_times():
@@ -118,3 +150,24 @@ def test_whoever_heeds_what_lists_taught_wins_and_no_message_is_false():
     counts = count_messages(SPEC, "train", learned(), played).counts
     assert counts["true"] > 5
     assert counts["false"] == 0
+
+
+def test_a_step_is_said_again_after_what_undid_it():
+    known = [rule for rule in rules(learned(Larder)).rules if isinstance(rule, NeedsFirst)]
+    opens = next(rule for rule in known if rule.form == "take {0}")
+    assert [effect.form for condition in opens.unless for effect in condition.undone_by] == ["close {0}"]
+    assert "`open box`, again after `close box`" in opens.text
+    played = play(learned(Larder), Larder)
+    assert all(each.won for each in played)
+    counts = count_messages(spec_of(Larder), "train", learned(Larder), played).counts
+    assert counts["true"] > 5
+    assert counts["false"] == 0
+
+
+def test_what_may_help_at_times_is_no_guess_of_a_model_and_stays():
+    probe = ProbeBackend(lambda: make(10**6), FRESH, action_format=SPEC.action_format)
+    model, none = ScriptedModel(lambda messages: "[]"), identity(SPEC.contract)
+    form = SPEC.action_format
+    hybrid = HybridBackend(probe, FRESH, analyzer_model=model, optimizer_model=model, action_format=form)
+    both = hybrid.optimize(hybrid.analyze(run_tasks(make, Guest(), TRAIN, split="train"), [], none), none)
+    assert rules(both).rules == rules().rules

@@ -345,7 +345,7 @@ class FixSearch:
         for keys, fixed in ((before, instance), (then, replace(instance))):
             for key in keys:
                 fixes.steps[key].append(fixed)
-        turned = self._after(instance.state, pair[1], 2)
+        turned = self.after(instance.state, pair[1], 2)
         if turned is None or not self.leads_to(replace(instance, state=turned), pair[0]):
             fixes.order.update(dict.fromkeys(then, before[0]))
         return 1
@@ -362,7 +362,7 @@ class FixSearch:
         seconds = {tree.key: tree for tree in trees if tree.key != instance.tree.key}
         near = islice(self.steps_near(instance, read_texts(instance.state)), PAIRED)
         for first in {**seconds, **{tree.key: tree for tree in near}}.values() if seconds else ():
-            state = self._after(instance.state, first, 2)
+            state = self.after(instance.state, first, 2)
             if state is None:
                 continue
             there = replace(instance, state=state)
@@ -374,7 +374,7 @@ class FixSearch:
     def _find_listed_pair(self, instance: Instance) -> tuple[ActionTree, ActionTree] | None:
         """Return two said steps that make an action possible, the first of which changes how it is refused."""
         for first in self._said_steps(instance):
-            state = self._after(instance.state, first, 3)
+            state = self.after(instance.state, first, 3)
             again = self.observer.play(state, instance.action) if state is not None else None
             if again is None or again.child.over or self.observer.answer(again) == self.observer.answer(instance):
                 continue
@@ -410,7 +410,7 @@ class FixSearch:
 
     def leads_to(self, instance: Instance, step: ActionTree) -> bool:
         """Whether the action works after a step, with the steps that the step itself is known to need."""
-        state = self._after(instance.state, step, 3)
+        state = self.after(instance.state, step, 3)
         if state is None:
             return False
         again = self.observer.insist(state, instance.action)
@@ -425,7 +425,7 @@ class FixSearch:
         acts = self.observer.acts(instance.tree.form)
         return self.observer.reaches_goal(again) or not acts or bool(self.observer.changed(back))
 
-    def _after(self, state: LabState, step: ActionTree, depth: int) -> LabState | None:
+    def after(self, state: LabState, step: ActionTree, depth: int) -> LabState | None:
         """Return the state after a step took effect; None if it is refused and no known step helps."""
         tried = self.observer.insist(state, self.grammar.write(step))
         if tried is None or tried.child.over:
@@ -438,8 +438,8 @@ class FixSearch:
             first = self.runtime_at(state).step(form, terms, step) if len(fixed) >= MIN_FIXED else None
             if first is None:
                 continue
-            before = self._after(state, first, depth - 1)
-            if before is not None and (after := self._after(before, step, 1)) is not None:
+            before = self.after(state, first, depth - 1)
+            if before is not None and (after := self.after(before, step, 1)) is not None:
                 return after
         return None
 

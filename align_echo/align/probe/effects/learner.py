@@ -11,7 +11,7 @@ from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import FixSearch
 from align_echo.align.probe.effects.forms import find_sign, learn_vocabulary
 from align_echo.align.probe.effects.outcomes import Instance, Observer, count_repeats, episode_actions, episode_texts
-from align_echo.align.probe.effects.proposals import PageRecord, cut_short, plain_rules
+from align_echo.align.probe.effects.proposals import PageRecord, add_undoing, cut_short, plain_rules
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules, wander
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.rule_file import report
@@ -60,7 +60,7 @@ def analyze(
     with suppress(BudgetSpentError):
         lost = {id(trajectory) for trajectory in failed}
         _search(search, pages, failed, [each for each in played if id(each) not in lost], rng, say)
-    rules = list(search.rules())
+    rules = list(add_undoing(search, search.rules()))
     with suppress(BudgetSpentError):
         rules += [*pages.rules(), *plain_rules(search, failed)]
     known_rules = {rule.model_dump_json() for rule in before.rules} if before is not None else set()

@@ -1,4 +1,5 @@
-"""Rules on trial that need no fix: silence, ends by refused actions, limits of turns, actions that lock others.
+"""Rules on trial that need no fix: silence, ends by refused actions, limits of turns, actions that lock others; and
+what undoes a step.
 
 And where an action without arguments has an effect: all are played in every state of a walk. What the page shows
 wherever one took effect, and seldom where it did not, becomes a rule on trial."""
@@ -7,20 +8,39 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice, product
 from typing import Any
 
-from align_echo.align.probe.effects.fixes import FixSearch, list_terms
+from align_echo.align.budget import BudgetSpentError
+from align_echo.align.probe.effects.fixes import MIN_FIXED, MIN_TASKS, FixSearch, list_terms, write_term
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionTree
 from align_echo.interface.rules.answers import SAME
-from align_echo.interface.rules.model import EndsEpisode, LockedAfter, NothingChanged, Rule, TurnLimit, WorksWhere
+from align_echo.interface.rules.model import (
+    Effect,
+    EndsEpisode,
+    LockedAfter,
+    NeedsFirst,
+    NothingChanged,
+    Rule,
+    TurnLimit,
+    WorksWhere,
+)
 from align_echo.interface.rules.runtime import bounded_page, count_refusals
 from align_echo.types import Trajectory
 
 MIN_LOCKED = 3
 """Refused actions without a fix, on the same names, before which an action took effect that locked them."""
+
+MOST_UNDONE = 8
+"""Fixed actions that are tried again after what may undo their step."""
+
+MOST_UNDOING = 12
+"""Actions of a form that may undo a step."""
 
 MIN_ENDED = 4
 """Episodes that must end by refused actions before this is a rule on trial."""
@@ -32,6 +52,64 @@ def plain_rules(search: FixSearch, failed: Sequence[Trajectory]) -> Iterator[Rul
     yield from _no_effects(search)
     yield from _endings(search.observer, failed)
     yield from _limits(failed)
+
+
+def add_undoing(search: FixSearch, rules: Iterable[Rule]) -> Iterator[Rule]:
+    """Yield rules with what undoes their steps, where it is known that a step was done."""
+    for rule in rules:
+        undone_by: tuple[Effect, ...] = ()
+        if isinstance(rule, NeedsFirst) and rule.unless[0].kind == "done":
+            with suppress(BudgetSpentError):
+                undone_by = _find_undoing(search, rule)
+        if isinstance(rule, NeedsFirst) and undone_by:
+            done = rule.unless[0].model_copy(update={"undone_by": undone_by})
+            names = ([write_term(term) for term in each.terms if term is not None] for each in undone_by)
+            forms = "` or `".join(search.name(each.form, given) for each, given in zip(undone_by, names, strict=True))
+            text = f"{rule.text}, again after `{forms}`"
+            yield rule.model_copy(update={"unless": (done, *rule.unless[1:]), "text": text})
+        else:
+            yield rule
+
+
+def _find_undoing(search: FixSearch, rule: NeedsFirst) -> tuple[Effect, ...]:
+    """Return what undoes a step wherever it was tried: the action is refused until the step is done again."""
+    terms = [term for term in rule.terms if term is not None]
+    fixed = search.by_form[rule.form].steps[rule.step, tuple(terms)]
+    tried: dict[Effect, list[bool]] = defaultdict(list)
+    tasks: dict[Effect, set[str]] = defaultdict(set)
+    for instance in sorted(fixed, key=lambda each: each.state.task_id)[:: -(-len(fixed) // MOST_UNDONE) or 1]:
+        tree = search.runtime_at(instance.state).step(rule.step, terms, instance.tree)
+        state = search.after(instance.state, tree, 3) if tree is not None else None
+        if tree is None or state is None:
+            continue
+        for other in _on_names(search.observer, tree, state):
+            given = tuple(terms[tree.arguments.index(value)] for value in other.arguments)
+            undone = None if any(term.by for term in given) else search.after(state, other, 1)
+            if undone is not None:
+                effect = Effect(form=other.form, terms=given)
+                tried[effect].append(_is_undone(search, instance, tree, undone))
+                tasks[effect].add(instance.state.task_id)
+    sure = [each for each, outcomes in tried.items() if all(outcomes) and len(outcomes) >= MIN_FIXED]
+    return tuple(each for each in sure if len(tasks[each]) >= MIN_TASKS)
+
+
+def _on_names(observer: Observer, step: ActionTree, state: LabState) -> list[ActionTree]:
+    """Return the actions of other forms on a step's names, those that the engine lists if it does."""
+    acting = observer.moving if observer.lists else filter(observer.acts, observer.grammar.forms)
+    forms = [observer.grammar.forms[form] for form in sorted(acting) if form in observer.going_on]
+    listed = {tree.key for tree in observer.listed(state)} if observer.lists else None
+    names = [*dict.fromkeys(value for value in step.arguments if isinstance(value, str))]
+    filled = ((form.name, islice(product(names, repeat=form.slots), MOST_UNDOING)) for form in forms)
+    trees = [ActionTree(form, values) for form, each in filled for values in each]
+    return [tree for tree in trees if tree.form != step.form and (listed is None or tree.key in listed)]
+
+
+def _is_undone(search: FixSearch, instance: Instance, step: ActionTree, state: LabState) -> bool:
+    """Whether an action is refused in a state as it was before a step, and the step helps once more."""
+    again = search.observer.insist(state, instance.action)
+    if again is None or again.child.over or again.text != instance.text:
+        return False
+    return search.leads_to(replace(instance, state=state), step)
 
 
 def _no_effects(search: FixSearch) -> Iterator[NothingChanged]:
