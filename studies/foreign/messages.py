@@ -100,7 +100,7 @@ class MessageTrial:
         self.env, self.action, self._before, self._runtime = env, action, before, runtime
         self._reader = runtime.rules.reader
         self._page = env.state.observation
-        self._refusal = lift(self._page, action)
+        self._refusal = "" if self._stays(before.observation, action, self._page) else lift(self._page, action)
 
     def was_idle(self) -> bool:
         """Check that the action was not possible, where the engine lists that, or left the page as it was."""
@@ -152,7 +152,7 @@ class MessageTrial:
         listed, after = before.admissible_actions, self.env.state.admissible_actions
         if listed is not None and (action in listed or after != listed):
             return True, message
-        if self._stays(before.observation, action, answer) or lift(answer, action) == self._refusal:
+        if self._stays(before.observation, action, answer) or (answer and lift(answer, action) == self._refusal):
             return False, message
         return None if listed is not None else True, message
 

@@ -48,9 +48,23 @@ FORMS = tuple(Form(text=word) for word in ("seal", "weigh", "label", "send"))
 WEIGH = NeedsFirst(form="send", answers=("Refused: no weight.",), step="label", terms=(), unless=(), text="")
 
 
-def trial(*actions: str, rules: RuleSet | None = None) -> MessageTrial:
-    """The moment after the last action at a parcel desk."""
-    env = align_echo.TextEnvironment(Desk).spec("desk").make_env(split="train", data_root=None, step_limit=50)
+class Stairs(gym.Env[str, str]):
+    """Stairs, from the lowest of which no way leads down: the page stays."""
+
+    observation_space = action_space = gym.spaces.Text(80)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.floor = 0
+        return "Floor 0.", {"goal": "climb"}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.floor = max(0, self.floor + (1 if action == "up" else -1))
+        return f"Floor {self.floor}.", 0.0, False, False, {}
+
+
+def trial(*actions: str, rules: RuleSet | None = None, world: type[gym.Env[str, str]] = Desk) -> MessageTrial:
+    """The moment after the last action, at a parcel desk or in another world."""
+    env = align_echo.TextEnvironment(world).spec("desk").make_env(split="train", data_root=None, step_limit=50)
     env.reset(options={"task": "1"})
     runtime = RuleRuntime(rules or RuleSet(forms=FORMS), env.state.observation)
     before = env.state
@@ -85,6 +99,11 @@ def outcome(moment: MessageTrial, message: str) -> dict[str, int]:
 )
 def test_what_a_message_says_is_true_if_it_is_so_in_a_copy_of_its_state(actions, message, expected):
     assert outcome(trial(*actions), message) == {expected: 1}
+
+
+def test_a_page_that_stayed_is_no_refusal_where_an_action_leads_to_it():
+    assert outcome(trial("down", world=Stairs), "You need to `up` first.") == {"true": 1}
+    assert outcome(trial("down", world=Stairs), "You need to `down` first.") == {"false": 1}
 
 
 def test_an_order_counts_as_false_where_the_messages_after_it_lead_nowhere():
