@@ -399,6 +399,19 @@ def test_missing_arguments_of_a_tool_do_not_keep_a_wording_back():
     assert json.loads(advice.step)["arguments"] == {"items": ["pen"]}
 
 
+def test_what_is_known_as_another_argument_is_not_proposed():
+    """A member's id is never written as a book's, whatever sign a book's id needs."""
+    edit = {"kind": "sign", "slot": 0, "detail": "#{}"}
+    rule = {"kind": "say_instead", "form": "lend", "answers": ["No."], "edit": edit, "text": "With a sign"}
+    forms = [Form(tool="greet", arguments=("member",)), Form(tool="lend", arguments=("book", "member"))]
+    rules = {"forms": [form.model_dump() for form in forms], "refusals": {"lend": ["No."]}, "rules": [rule]}
+    runtime = RuleRuntime(load_rules(rules), "Here are k-1, k-2, #k-2 and k-3.")
+    heard(runtime, call({"member": "k-1"}, "greet"), "Good day.")
+    assert heard(runtime, call({"book": "k-1", "member": "k-3"}, "lend"), "No.").text == ""
+    advice = heard(runtime, call({"book": "k-2", "member": "k-1"}, "lend"), "No.")
+    assert json.loads(advice.step)["arguments"] == {"book": "#k-2", "member": "k-1"}
+
+
 def test_silence_is_said_where_the_page_stays_and_no_exception_holds():
     rule = {"kind": "no_effect", "form": "rest", "answers": ["{same}"], "text": "N"}
     slept = {"kind": "done", "form": "open {0}", "terms": [None]}

@@ -202,7 +202,7 @@ class RuleRuntime:
             return None
         exact = rule.edit.kind in ("sign", "list", "text", "number")
         known = any(self._is_known(each, rule.edit.slot, exact) for each in (tree, turn.reading.tree))
-        if not self._makes_sense(tree):
+        if not self._makes_sense(tree) or any(map(self._names_another, (tree, turn.reading.tree))):
             return None
         if not known or rule.edit.others or self._is_silent(rule, tree):
             return Advice(f"{rule.text.removesuffix('.')}.", (rule,))
@@ -361,6 +361,16 @@ class RuleRuntime:
         """Check that the action took effect with names of these kinds, where the kinds are known."""
         pairs = zip(self._kinds.get(tree.form, ()), tree.arguments, strict=False)
         return all(not kinds or kind_name(value) in kinds for kinds, value in pairs)
+
+    def _names_another(self, tree: ActionTree) -> bool:
+        """Whether a tool's argument is known in this episode as another one's, and not as its own."""
+        known = self.grammar.forms[tree.form].arguments
+        pairs = [(name, value) for name, value in zip(known, tree.arguments, strict=False) if isinstance(value, str)]
+        worked: dict[str, set[str]] = defaultdict(set)
+        for effect in self.effects if pairs else ():
+            for name, value in zip(self.grammar.forms[effect.form].arguments, effect.arguments, strict=False):
+                worked[text_of(value)].add(name)
+        return any(value in worked and name not in worked[value] for name, value in pairs)
 
     def _was_read(self, value: JsonValue, exact: bool) -> bool:
         parts = value if isinstance(value, list) else [value]

@@ -12,8 +12,13 @@ import pytest
 import align_echo
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.effects.fixes import FixSearch
+from align_echo.align.probe.effects.outcomes import Observer
+from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.interface.contract import Interface, identity
+from align_echo.interface.rules.actions import ActionGrammar, declared_forms
+from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.model import NeedsFirst, RuleSet
 from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout.batches import run_tasks
@@ -101,8 +106,45 @@ class Closer(Guest):
         return AgentReply(text=action or "", action=action)
 
 
+class Grill(Pantry):
+    """Foods are cut when they and the knife are held, each missed in its own words; whoever smells a cut one wins."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self.boxed, self.shelved, self.cut = set[str](), {*FOODS, "knife"}, set[str]()
+        return f"On the shelf: {', '.join(sorted(self.shelved))}. You want the {self.wanted}.", self.info(False)
+
+    def info(self, won: bool) -> dict[str, Any]:
+        info = super().info(won)
+        cut = {f"cut {food} with knife" for food in self.held - {"knife"} if "knife" in self.held}
+        return info | {"admissible_actions": sorted({*info["admissible_actions"], *cut})}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        if not action.startswith("cut "):
+            text, _, _, _, _ = super().step(action)
+            won = action == f"smell {self.wanted}" and self.wanted in self.cut
+            return text.replace("Taken", f"You {action}"), float(won), won, False, self.info(won)
+        names = action.removeprefix("cut ").split(" with ")
+        lacks = [name for name in names if name not in self.held]
+        self.cut |= set() if lacks else {names[0]}
+        return f"You lack the {lacks[0]}." if lacks else "Cut.", 0.0, False, False, self.info(False)
+
+
+class Cutter(Guest):
+    """It cuts what it wants to eat, and seldom takes anything by itself."""
+
+    def act(self, view: AgentView) -> AgentReply:
+        food = view.goal.removeprefix("eat the ")
+        said = f"take {food}" if len(view.turns) == 7 and len(food) == 3 else f"cut {food} with knife"
+        action = find_command(view) or (said if len(view.turns) % 3 else f"smell {food}")
+        return AgentReply(text=action, action=action)
+
+
+AGENTS = {Pantry: Guest(), Larder: Closer(), Grill: Cutter()}
+
+
 def spec_of(world: type[Pantry]) -> EnvironmentSpec:
-    more = " | close {thing}" * (world is Larder)
+    more = {Larder: " | close {thing}", Grill: " | cut {food} with {thing}"}.get(world, "")
     form = f"take {{food}} | eat {{food}} | smell {{food}} | open {{thing}}{more}"
     return align_echo.TextEnvironment(world, step_limit=12, action_format=form).spec("pantry")
 
@@ -117,8 +159,7 @@ def make(limit: int = 12, spec: EnvironmentSpec = SPEC) -> TextEnv:
 @cache
 def learned(world: type[Pantry] = Pantry) -> Interface:
     spec = spec_of(world)
-    agent = Guest() if world is Pantry else Closer()
-    played = run_tasks(lambda: make(spec=spec), agent, TRAIN, split="train")
+    played = run_tasks(lambda: make(spec=spec), AGENTS[world], TRAIN, split="train")
     probe = ProbeBackend(lambda: make(10**6, spec), FRESH, action_format=spec.action_format)
     none = identity(spec.contract)
     return probe.optimize(probe.analyze(played, [], none), none)
@@ -131,8 +172,7 @@ def rules(interface: Interface | None = None) -> RuleSet:
 
 
 def play(interface: Interface, world: type[Pantry] = Pantry) -> list[Trajectory]:
-    agent = Guest() if world is Pantry else Closer()
-    return run_tasks(lambda: AlignWrapper(make(spec=spec_of(world)), interface), agent, HELD, split="train")
+    return run_tasks(lambda: AlignWrapper(make(spec=spec_of(world)), interface), AGENTS[world], HELD, split="train")
 
 
 def test_a_step_that_only_some_states_need_is_said_to_help_at_times():
@@ -162,6 +202,40 @@ def test_a_step_is_said_again_after_what_undid_it():
     counts = count_messages(spec_of(Larder), "train", learned(Larder), played).counts
     assert counts["true"] > 5
     assert counts["false"] == 0
+
+
+def test_of_two_steps_each_is_said_where_its_own_refusal_comes():
+    cuts = [rule for rule in rules(learned(Grill)).rules if isinstance(rule, NeedsFirst) and rule.form[:3] == "cut"]
+    assert {(rule.terms[0].slot, rule.answers) for rule in cuts if rule.terms[0]} == {
+        (0, ("You lack the {0}.",)),
+        (1, ("You lack the {1}.",)),
+    }
+    assert all(condition.kind == "done" for rule in cuts for condition in rule.unless)
+    played = play(learned(Grill), Grill)
+    assert all(each.won for each in played)
+    assert count_messages(spec_of(Grill), "train", learned(Grill), played).counts["false"] == 0
+
+
+def test_of_two_steps_the_second_is_known_by_the_refusal_after_the_first():
+    spec = spec_of(Grill)
+    seen = Observer(Lab(make(10**6, spec)), ActionGrammar(declared_forms(spec.action_format)), AnswerReader())
+    for task in map(str, range(6)):
+        state = seen.lab.start(task)
+        for action in ("cut fig with knife", "cut leek with knife", "take fig", "cut fig with knife", "take knife"):
+            instance = seen.play(state, action)
+            assert instance is not None
+            seen.note(instance)
+            seen.said_forms.add(instance.tree.form)
+            state = instance.child
+        seen.said_names[task] = {"fig", "leek", "knife"}
+    search = FixSearch(seen)
+    search.learn_values()
+    search.study(10_000)
+    steps = search.by_form["cut {0} with {1}"].steps
+    assert {terms[0].slot: {seen.answer(each) for each in fixed} for (_, terms), fixed in steps.items()} == {
+        0: {"You lack the {0}."},
+        1: {"You lack the {1}."},
+    }
 
 
 def test_what_may_help_at_times_is_no_guess_of_a_model_and_stays():

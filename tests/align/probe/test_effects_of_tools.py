@@ -123,6 +123,36 @@ def test_actions_that_end_the_episode_are_not_drawn_and_tools_are():
     assert not any(json.loads(key)[0] == "done" for key in drawn)
 
 
+class Library(Quay):
+    """Cards are greeted and books lent by their signed numbers, once; any call with other ids is refused."""
+
+    format = " | ".join(
+        json.dumps({"name": tool, "arguments": dict.fromkeys(names, "id")})
+        for tool, names in (("greet", ("card",)), ("shelve", ("book",)), ("lend", ("book", "card")))
+    )
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        signs = {"book": "#", "card": "c"}
+        known = all(value[0] == signs[name] for name, value in json.loads(action)["arguments"].items())
+        again = ("said", action) in self.done
+        self.done |= {("said", action)} if known else set()
+        return "Done before." if again else "Done." if known else "No.", 0.0, False, False, {}
+
+
+def test_arguments_of_one_name_are_of_the_same_kinds_in_all_tools():
+    seen = observer(Library)
+    for task in map(str, range(12)):
+        said = [call("shelve", book=f"#{task}1"), call("greet", card=f"c{'abcdefghijkl'[int(task)]}")]
+        for action in (*said, call("shelve", book=f"{task}1"), call("lend", book=f"c{task}", card="#1")):
+            instance = seen.play(seen.lab.start(task), action)
+            assert instance is not None
+            seen.note(instance)
+    search = FixSearch(seen)
+    search.learn_values()
+    assert search.kinds["lend"][0] == search.kinds["shelve"][0] == ("#0",)
+    assert search.kinds["lend"][1] == search.kinds["greet"][0] == ()  # each name came once
+
+
 def test_surplus_arguments_are_drawn_anew_under_their_own_names():
     tool = Form(tool="post", arguments=("parcel_id", "crane_id"))
     grammar = ActionGrammar([tool])

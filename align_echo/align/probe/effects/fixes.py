@@ -163,16 +163,25 @@ class FixSearch:
         return shared
 
     def _learn_kinds(self) -> dict[str, tuple[tuple[str, ...], ...]]:
-        """Return the kinds of names of each argument with which forms took effect; none for an argument of which most
-        kinds came once."""
-        return {
-            form: tuple(
-                _repeated_kinds(counts) if all(isinstance(self.as_value[text], str) for text in counts) else ()
-                for counts in slots
-            )
+        """Return the kinds of each argument's names that took effect, of tools by its name; none if most came once."""
+        kinds = {
+            form: tuple(map(_repeated_kinds, slots))
             for form, slots in self.values.items()
             if slots and self.observer.acts(form)
         }
+        tools = [form for form in self.grammar.forms.values() if form.tool and form.arguments]
+        named: dict[str, Counter[str]] = defaultdict(Counter)
+        for form in tools:
+            for slot, counts in enumerate(self.values.get(form.name, ())):
+                tasks = {text: len(self._value_tasks[form.name, slot, text]) for text in counts}
+                named[form.arguments[slot]] += Counter(tasks)
+        by_name = {name: self._kinds_of_texts(counts) for name, counts in named.items()}
+        return kinds | {form.name: tuple(by_name.get(name, ()) for name in form.arguments) for form in tools}
+
+    def _kinds_of_texts(self, counts: Counter[str]) -> tuple[str, ...]:
+        """Return the kinds of an argument that nearly always is a text; none for another one."""
+        texts = Counter({text: count for text, count in counts.items() if isinstance(self.as_value[text], str)})
+        return _repeated_kinds(texts) if texts.total() >= MIN_HELD * counts.total() else ()
 
     def known_values(self, form: str) -> dict[int, list[JsonValue]]:
         """Return the values of each argument that worked, the most frequent first."""
@@ -342,13 +351,19 @@ class FixSearch:
             return 0
         runtime = self.runtime_at(instance.state)
         before, then = ([(step.form, terms) for terms in list_terms(step, instance.tree, runtime)] for step in pair)
-        for keys, fixed in ((before, instance), (then, replace(instance))):
+        for keys, fixed in ((before, instance), (then, self._between(instance, pair[0]))):
             for key in keys:
                 fixes.steps[key].append(fixed)
         turned = self.after(instance.state, pair[1], 2)
         if turned is None or not self.leads_to(replace(instance, state=turned), pair[0]):
             fixes.order.update(dict.fromkeys(then, before[0]))
         return 1
+
+    def _between(self, instance: Instance, first: ActionTree) -> Instance:
+        """Return an action as it is refused after the first of two steps."""
+        state = self.after(instance.state, first, 3)
+        again = self.observer.play(state, instance.action) if state is not None else None
+        return again if again is not None and not again.child.over else replace(instance)
 
     def find_pair(self, instance: Instance) -> tuple[ActionTree, ActionTree] | None:
         """Return two steps that make an action possible together, the second of those that helped others; None without.
@@ -597,7 +612,7 @@ class FixSearch:
         self, step: str, terms: tuple[Term, ...], working: Sequence[Instance], fixed: Sequence[Instance]
     ) -> Condition | None:
         """Return the condition that holds for the working actions and not for the fixed ones; None without."""
-        conditions = [Condition(kind=kind, form=step, terms=terms) for kind in ("latest", "done")]
+        conditions = [Condition(kind=kind, form=step, terms=terms) for kind in ("done", "latest")]
         held, wrong = (self._count_held(conditions, instances) for instances in (working, fixed))
         fits = [
             (wrong[number], number)
@@ -750,17 +765,6 @@ def belonging_in_words(term: Term) -> str:
     """Write where a name comes from that belongs to an argument."""
     how = "where you last read of" if term.by == "seen" else "what was last named beside"
     return f" (P is {how} {letter(term.slot)})"
-
-
-def exception_in_words(condition: Condition, write_form: Callable[[str, Sequence[str]], str]) -> str:
-    """Write a condition in which a rule is silent; "_" stands for any argument. `write_form` writes a form with words
-    in its slots."""
-    blanks = ["_" if term is None else write_term(term) for term in condition.terms]
-    done = f"`{write_form(condition.form, blanks)}`"
-    if condition.kind == "latest":
-        blank = write_form(condition.form, ["_"] * len(blanks))
-        return f"{'only where' if condition.negated else 'but not where'} the latest `{blank}` was {done}"
-    return f"only after {done}" if condition.negated else f"but not after {done}"
 
 
 def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from functools import partial
 from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.fixes import FixSearch, exception_in_words, read_texts
+from align_echo.align.probe.effects.fixes import FixSearch, read_texts, write_term
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.effects.proposals import PageRecord
 from align_echo.align.probe.lab import LabState
@@ -61,7 +61,7 @@ ROUNDS = 4
 CHAIN = 5
 """Messages followed after a refused action."""
 
-TRIAL_STEPS = 4_000
+TRIAL_STEPS = 6_000
 """Engine steps for trials."""
 
 MOST_EXCEPTIONS = 5
@@ -549,3 +549,14 @@ def _was_possible(search: FixSearch, rules: RuleSet, instance: Instance) -> bool
     if search.runtime_at(instance.state, rules).holds(done, instance.tree):
         return True
     return _helped(search, instance) or search.find_pair(instance) is not None
+
+
+def exception_in_words(condition: Condition, write_form: Callable[[str, Sequence[str]], str]) -> str:
+    """Write a condition in which a rule is silent; "_" stands for any argument. `write_form` writes a form with words
+    in its slots."""
+    blanks = ["_" if term is None else write_term(term) for term in condition.terms]
+    done = f"`{write_form(condition.form, blanks)}`"
+    if condition.kind == "latest":
+        blank = write_form(condition.form, ["_"] * len(blanks))
+        return f"{'only where' if condition.negated else 'but not where'} the latest `{blank}` was {done}"
+    return f"only after {done}" if condition.negated else f"but not after {done}"
