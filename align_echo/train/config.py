@@ -44,6 +44,8 @@ class LoraSettings(Frozen, allow_inf_nan=False):
     """Rank of the adapters."""
     alpha: int = Field(default=32, ge=1)
     """Scale of the adapters: alpha / rank."""
+    four_bit: bool = False
+    """QLoRA: keep the frozen model in 4 bits (NF4), in the trainer and the engine. Needs a GPU and bitsandbytes."""
 
 
 class OptimizerSettings(Frozen, allow_inf_nan=False):
@@ -313,6 +315,14 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
         (
             shared and config.optimising.critic_lr not in (None, config.optimising.lr),
             "optimising.critic_lr: shared weights have one rate: take models or adapters",
+        ),
+        (
+            config.lora.four_bit and config.weights != "adapters",
+            "lora.four_bit: is of a frozen model: take weights: adapters",
+        ),
+        (
+            config.lora.four_bit and bool(config.collecting.servers),
+            "lora.four_bit: servers play with weights of their own: leave one of both out",
         ),
         (
             config.step.advantage == "group" and config.collecting.samples == 1,

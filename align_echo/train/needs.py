@@ -27,6 +27,16 @@ def require_trl() -> None:
         raise MissingExtraError("backend: trl", "train")
 
 
+def require_four_bit() -> None:
+    """Raise `UsageError` unless a model can be kept in 4 bits: that needs a GPU and bitsandbytes."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UsageError("lora.four_bit: a model in 4 bits needs a GPU, and there is none: leave it out")
+    if find_spec("bitsandbytes") is None:
+        raise UsageError("lora.four_bit: a model in 4 bits needs bitsandbytes: pip install bitsandbytes")
+
+
 def require_pictures() -> None:
     """Raise `MissingExtraError` unless the package for screenshots is installed."""
     require("a critic on screens", "gui", ("PIL",))

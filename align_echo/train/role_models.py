@@ -112,7 +112,8 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
 
     def load(role: Role, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
         model: Any = read_checked_files(
-            sources[role], lambda: read_strange_model(AutoModelForCausalLM, sources[role], dtype)
+            sources[role],
+            lambda: read_strange_model(AutoModelForCausalLM, sources[role], dtype, four_bit=config.lora.four_bit),
         )
         on_device: PreTrainedModel = model.to(device)
         without_dropout(on_device)

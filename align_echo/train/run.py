@@ -50,7 +50,7 @@ from align_echo.train.arguments import run_settings
 from align_echo.train.checkpoints import RoleCheckpoints
 from align_echo.train.config import TrainConfig
 from align_echo.train.demonstrations import DemonstrationFilter, Demonstrations, read_demonstrations
-from align_echo.train.needs import divides_weights, require_trl
+from align_echo.train.needs import divides_weights, require_four_bit, require_trl
 from align_echo.train.obstacles import ObstacleAlarm, RunCost, estimate
 from align_echo.train.processes import SharedStage
 from align_echo.train.role_models import RoleModels, find_sources, gather
@@ -272,7 +272,9 @@ class TrainingRun:
             raise UsageError("several processes play with engines of their own: leave out collecting.servers")
         if self.config.backend == "trl":
             require_trl()
-        elif divides_weights():
+        if self.config.lora.four_bit:
+            require_four_bit()
+        if self.config.backend == "own" and divides_weights():
             raise UsageError("our own trainer divides no weights (FSDP, DeepSpeed): take backend: trl")
 
     def _demonstrations(self) -> Demonstrations | None:

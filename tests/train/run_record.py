@@ -264,7 +264,7 @@ def record_of(values: Mapping[str, Any], folder: Path, script: Script | None = N
         record = RunRecord(config_of(values), folder)
         patch.setattr("align_echo.train.trackers._tensorboard", lambda folder, begun_at: Told(record))
         reader = "align_echo.train.role_models.read_strange_model"
-        patch.setattr(reader, lambda kind, source, dtype: copy_of(kind, source).to(dtype))
+        patch.setattr(reader, lambda kind, source, dtype, four_bit: copy_of(kind, source).to(dtype))
         patch.setattr("align_echo.train.role_models.load_encoder", lambda source: ENCODER)
         _watch_losses(patch, record)
         _watch_play(patch, record)

@@ -63,22 +63,35 @@ def without_dropout(model: PreTrainedModel) -> None:
                 setattr(module, name, 0.0)
 
 
-def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
-    """Load a model of a `transformers` class from a folder or hub name, with all weights.
+def read_model(kind: Any, source: str, dtype: torch.dtype | str, *, four_bit: bool = False) -> PreTrainedModel:
+    """Load a model of a `transformers` class from a folder or hub name, with all weights; with `four_bit` its layers in
+    4 bits (NF4, by bitsandbytes).
 
     Reads only safetensors (a pickle can run code) and runs no code of the folder. Raises `UsageError` for missing
     weights, since `transformers` would initialise them at random. Propagates other errors of `transformers`.
     """
     model, info = kind.from_pretrained(
-        source, dtype=dtype, output_loading_info=True, use_safetensors=True, trust_remote_code=False
-    )
+        source, dtype=dtype, output_loading_info=True, use_safetensors=True, trust_remote_code=False,
+        **({"quantization_config": _four_bit_config(dtype)} if four_bit else {}),
+    )  # fmt: skip
     missing = sorted(info["missing_keys"])
     if missing:
         raise UsageError(f"the files of {source} lack {len(missing)} of the model's weights, such as {missing[0]}")
     return cast("PreTrainedModel", model)
 
 
-def read_strange_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
+def _four_bit_config(dtype: torch.dtype | str) -> Any:
+    from transformers import BitsAndBytesConfig
+
+    making: Any = BitsAndBytesConfig
+    return making(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+    )
+
+
+def read_strange_model(
+    kind: Any, source: str, dtype: torch.dtype | str, *, four_bit: bool = False
+) -> PreTrainedModel:
     """Load a third-party model as `read_model` does, after checking a local folder.
 
     Its configuration must not claim more than its files hold, and its weights must be numbers. For an adapter, the
@@ -94,12 +107,12 @@ def read_strange_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreT
         base = adapter_base(folder)
         model_folder = Path(base or source)
         if not model_folder.is_dir():
-            return read_model(kind, source, dtype)
+            return read_model(kind, source, dtype, four_bit=four_bit)
         if base:
             check_model_files(model_folder)
         config = AutoConfig.from_pretrained(str(model_folder), trust_remote_code=False)
         claimed_numbers(kind, config, header(model_folder))
-        model = read_model(kind, str(model_folder), dtype)
+        model = read_model(kind, str(model_folder), dtype, four_bit=four_bit)
         if base:
             loading: Any = model
             loading.load_adapter(source)
