@@ -296,7 +296,7 @@ MOST_UNREAD = 0.8
 
 
 class UnreadVerdicts:
-    """Count of a critic's answers that hold no verdict. Thread-safe."""
+    """Count of a critic's answers with neither a verdict nor the probability of one. Thread-safe."""
 
     def __init__(self) -> None:
         self._asked = self._unread = 0
@@ -311,7 +311,7 @@ class UnreadVerdicts:
         answered = [verdict for verdict in verdicts if verdict.fault is None]
         with self._lock:
             self._asked += len(answered)
-            self._unread += sum(verdict.label is None for verdict in answered)
+            self._unread += sum(verdict.label is None and verdict.logit is None for verdict in answered)
             asked, unread = self._asked, self._unread
         if asked >= ENOUGH_VERDICTS and unread > MOST_UNREAD * asked:
             raise UsageError(
