@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from align_echo.errors import TokenDriftError, UsageError
 from align_echo.types import Tokens, Trajectory
@@ -18,36 +19,64 @@ class TokenSequence:
     """One conversation of T tokens.
 
     `mask` [T] is 1 on sampled tokens and 0 on all others; `logprobs` [T] are from sampling time, 0 where the mask is
-    0. `turns` are (first, end) positions of the sampled tokens of each call.
+    0. `turns` are (first, end) positions of the sampled tokens of each call. A conversation whose history is written in
+    another way later on has several contexts, one after the other; those beyond the first begin at `breaks`.
+    `first_turn` is the number of the first of `turns`.
     """
 
     ids: tuple[int, ...]
     mask: tuple[int, ...]
     logprobs: tuple[float, ...]
     turns: tuple[tuple[int, int], ...]
+    breaks: tuple[int, ...] = ()
+    first_turn: int = 0
+
+    def contexts(self) -> list[TokenSequence]:
+        """Return a sequence for each context, with the calls made in it."""
+        if not self.breaks:
+            return [self]
+        spans = pairwise((0, *self.breaks, len(self.ids)))
+        return [
+            TokenSequence(
+                self.ids[start:stop],
+                self.mask[start:stop],
+                self.logprobs[start:stop],
+                tuple((first - start, end - start) for first, end in self.turns if start <= first < stop),
+                first_turn=sum(first < start for first, _ in self.turns),
+            )
+            for start, stop in spans
+        ]
 
 
 def join(calls: Sequence[Tokens]) -> TokenSequence:
-    """Join the calls of one conversation in order. Raises `TokenDriftError` if a call does not continue the previous
-    one.
+    """Join the calls of one conversation in order. A call that keeps only part of the ids before it opens a context.
+
+    Raises `TokenDriftError` if a call does not continue the previous one.
     """
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []
     turns: list[tuple[int, int]] = []
+    breaks: list[int] = []
     for number, call in enumerate(calls, start=1):
-        if call.start != len(ids):
-            raise TokenDriftError(f"call {number} begins at token {call.start}, the calls before it hold {len(ids)}")
+        begin = breaks[-1] if breaks else 0
+        if call.start > len(ids) - begin:
+            held = len(ids) - begin
+            raise TokenDriftError(f"call {number} begins at token {call.start}, the calls before it hold {held}")
         if len(call.sampled_ids) != len(call.logprobs):
             raise TokenDriftError(
                 f"call {number} has {len(call.sampled_ids)} sampled tokens and {len(call.logprobs)} log-probabilities"
             )
-        ids += call.context_ids
+        context = call.context_ids
+        if call.start < len(ids) - begin:
+            breaks.append(len(ids))
+            context = (*ids[begin : begin + call.start], *context)
+        ids += context
         turns.append((len(ids), len(ids) + len(call.sampled_ids)))
         ids += call.sampled_ids
-        mask += [0] * len(call.context_ids) + [1] * len(call.sampled_ids)
-        logprobs += [0.0] * len(call.context_ids) + list(call.logprobs)
-    return TokenSequence(tuple(ids), tuple(mask), tuple(logprobs), tuple(turns))
+        mask += [0] * len(context) + [1] * len(call.sampled_ids)
+        logprobs += [0.0] * len(context) + list(call.logprobs)
+    return TokenSequence(tuple(ids), tuple(mask), tuple(logprobs), tuple(turns), tuple(breaks))
 
 
 def token_sequence(trajectory: Trajectory) -> TokenSequence:

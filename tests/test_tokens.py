@@ -56,12 +56,25 @@ def length(call: Tokens) -> int:
 
 
 @given(conversations(min_size=1), st.data())
-def test_a_call_that_does_not_begin_where_the_one_before_ended_is_drift(calls, data):
+def test_a_call_that_begins_after_the_end_of_the_one_before_is_drift(calls, data):
     number = data.draw(st.integers(0, len(calls) - 1))
-    shift = data.draw(st.integers(-50, 50).filter(bool))
+    shift = data.draw(st.integers(1, 50))
     moved = calls[number].model_copy(update={"start": calls[number].start + shift})
     with pytest.raises(TokenDriftError, match=f"call {number + 1} begins at token {moved.start}"):
         join([*calls[:number], moved, *calls[number + 1 :]])
+
+
+def test_a_call_that_goes_on_from_a_part_of_what_was_before_opens_a_context_of_its_own():
+    first = Tokens(context_ids=(1, 2, 3), sampled_ids=(4, 5), logprobs=(-0.1, -0.2))
+    second = Tokens(start=5, context_ids=(6,), sampled_ids=(7,), logprobs=(-0.3,))
+    third = Tokens(start=3, context_ids=(5, 6), sampled_ids=(8, 9), logprobs=(-0.4, -0.5))
+    sequence = join([first, second, third])
+    one, other = sequence.contexts()
+    assert (one.ids, one.turns) == ((1, 2, 3, 4, 5, 6, 7), ((3, 5), (6, 7)))
+    assert (other.ids, other.mask, other.turns) == ((1, 2, 3, 5, 6, 8, 9), (0, 0, 0, 0, 0, 1, 1), ((5, 7),))
+    assert other.logprobs == (0.0, 0.0, 0.0, 0.0, 0.0, -0.4, -0.5)
+    assert sequence.ids == one.ids + other.ids
+    assert [sequence.ids[start:end] for start, end in sequence.turns] == [(4, 5), (7,), (8, 9)]
 
 
 @given(conversations(min_size=2), st.data())

@@ -65,6 +65,14 @@ BaseUrl = Annotated[
     str | None,
     Field(description="Endpoint of the model, or its name in your file; default: $OPENAI_BASE_URL, else OpenAI's."),
 ]
+ChatTemplate = Annotated[
+    str | None,
+    Field(description="A local model's chat template: a file, or the name of one of its own; default: its default."),
+]
+TemplateArgs = Annotated[
+    str | None,
+    Field(description='Variables of a local model\'s chat template as JSON, such as {"enable_thinking": false}.'),
+]
 Temperature = Annotated[float | None, Field(ge=0, description="Sampling temperature; default: the agent's own.")]
 MaxTokens = Annotated[
     int | None, Field(ge=256, description="Most tokens of a chat model's reply; default: 512 for an agent.")

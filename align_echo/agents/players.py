@@ -21,6 +21,7 @@ from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.models.choosing import POCKET_ENVIRONMENTS, ModelName, load_model, read_name, what_pocket_lacks
 from align_echo.models.local import POCKET
+from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.registry import OURS
 from align_echo.types import Agent, ChatModel, Described
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -51,8 +52,10 @@ def choose_agent(
     model: str | ModelName | None,
     environments: Collection[str] = POCKET_ENVIRONMENTS,
     base_url: str | None = None,
+    chat: ChatFormat = OWN_FORMAT,
 ) -> AgentChoice:
-    """Choose the agent and model by name, or the defaults. `base_url` is where a model at an endpoint is asked.
+    """Choose the agent and model by name, or the defaults. `base_url` is where a model at an endpoint is asked,
+    `chat` how the conversations of a local one are written.
 
     Raises `UsageError` for an unknown agent, and for an invalid base URL.
 
@@ -64,7 +67,7 @@ def choose_agent(
     if not chosen.asks_model:
         return AgentChoice(chosen, None)
     default = POCKET if ready and chosen.name == Vanilla.kind else NOVICE
-    return AgentChoice(chosen, read_name(model or default, base_url))
+    return AgentChoice(chosen, read_name(model or default, base_url, chat=chat))
 
 
 def refuse_idle_model(player: AgentChoice, model: str | None) -> None:
@@ -124,8 +127,12 @@ def chat_model(name: ModelName, *, spec: EnvironmentSpec, seed: int, processes: 
 
 
 def model_on_record(name: ModelName | None) -> dict[str, str | None]:
-    """Return the `config.json` entries of the agents' model: its name and its endpoint."""
-    return {"model": None, "base_url": None} if name is None else {"model": name.on_record, "base_url": name.base_url}
+    """Return the `config.json` entries of the agents' model: its name, its endpoint, its template unless its own."""
+    if name is None:
+        return {"model": None, "base_url": None}
+    chat = {"chat_template": name.chat.template, "template_args": name.chat.args}
+    own = {option: value for option, value in chat.items() if value}
+    return {"model": name.on_record, "base_url": name.base_url, **own}
 
 
 def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:

@@ -55,6 +55,7 @@ from align_echo.gaia.examples import (
 )
 from align_echo.intervals import Percent, scored, success_rate
 from align_echo.models.choosing import ModelName, refuse_idle_base_url
+from align_echo.models.local.chat_template import ChatFormat
 from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
 from align_echo.types import Agent, Frozen, Trajectory
 from align_echo.workers.ray_cluster import Workers, choose_workers, read_workers
@@ -323,6 +324,8 @@ class CollectionConfig(VerbConfig):
     interface: options.InterfaceName = "none"
     retract: options.Retract = True
     base_url: options.BaseUrl = None
+    chat_template: options.ChatTemplate = None
+    template_args: options.TemplateArgs = None
     seed: options.Seed = 0
     workers: options.WorkerCount = None
     data_root: options.DataRoot = None
@@ -343,8 +346,9 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
     """Resolve the names of a collection's options and check the options. Raises as `build_collection`."""
     spec = environment(config.env)
     split = spec.check_split(config.split or spec.train_split)
+    chat = ChatFormat(config.chat_template or "", config.template_args or "")
     model = agents_model(config.model, config.judge, config.base_url)
-    player = choose_agent(config.agent, model, (spec.name,), config.base_url)
+    player = choose_agent(config.agent, model, (spec.name,), config.base_url, chat)
     drawing = CandidateSettings(
         candidates=config.candidates,
         temperature=config.temperature,

@@ -230,6 +230,8 @@ def build_row(trajectory: Trajectory, end_token: int) -> dict[str, Any]:
     logprobs: tuple[float, ...] = (0.0, 0.0)
     first = 1
     sequence = token_sequence(trajectory) if trajectory.fault is None and trajectory.steps else None
+    if sequence is not None and sequence.breaks:
+        raise UsageError("TRL takes an episode as one sequence, and the chat template rewrites earlier turns")
     if sequence is not None and any(sequence.mask):
         ids, mask, logprobs, first = sequence.ids, sequence.mask, sequence.logprobs, sequence.turns[0][0]
     return {

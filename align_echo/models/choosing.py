@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from align_echo.errors import MissingExtraError, UsageError
 from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, read_endpoint
 from align_echo.models.local import ADAPTER, POCKET
+from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.models.packages import PACKAGED, packaged_folder, require_packaged
 from align_echo.types import ChatModel
 
@@ -40,7 +41,8 @@ class ModelName:
     """A model's name and its parsed parts: the kind of model and its `source`, the name without a prefix.
 
     `folder` is the source's folder on this machine, None if there is none and for a GGUF file. `endpoint` is where the
-    model is asked, None for a script or a model in this process.
+    model is asked, None for a script or a model in this process. `chat` is how a local model's conversations are
+    written.
     """
 
     text: str
@@ -48,6 +50,7 @@ class ModelName:
     source: str
     folder: Path | None
     endpoint: Endpoint | None = None
+    chat: ChatFormat = OWN_FORMAT
 
     def __str__(self) -> str:
         """Return the name as the user wrote it."""
@@ -89,18 +92,27 @@ class ModelName:
         return scripted_name(self.text) if self.is_scripted else self.text
 
 
-def read_name(name: str | ModelName, base_url: str | None = None, *, served: bool = True) -> ModelName:
+def read_name(
+    name: str | ModelName, base_url: str | None = None, *, served: bool = True, chat: ChatFormat = OWN_FORMAT
+) -> ModelName:
     """Parse a model's name, and find its endpoint if it has one (see `read_endpoint`). A `ModelName` is returned
-    unchanged.
+    unchanged, but for `chat`: how the user wants its conversations written.
 
     With a base URL a path names a model at the endpoint, as `vllm serve FOLDER` and `transformers serve FOLDER` call
     theirs; `transformers:FOLDER`, and any path unless `served`, is on this machine.
 
     No other code parses names or looks for the folders in them. A missing model raises nothing here; `load_model`
-    reports it. Raises `UsageError` for an invalid base URL.
+    reports it. Raises `UsageError` for an invalid base URL, and for a `chat` of a model that takes no token ids.
     """
-    if isinstance(name, ModelName):
-        return name
+    known = name if isinstance(name, ModelName) else _parse(name, base_url, served=served)
+    if chat == OWN_FORMAT:
+        return known
+    if known.kind not in PREFIXES:
+        raise UsageError(f"--chat-template and --template-args are for models that take token ids, not for {known}")
+    return replace(known, chat=chat)
+
+
+def _parse(name: str, base_url: str | None, *, served: bool) -> ModelName:
     kind, source = _kind_and_source(name)
     if base_url and served and (kind == "path" or (kind == "transformers" and name not in PACKAGED and source == name)):
         kind = "endpoint"
@@ -207,16 +219,16 @@ def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:
         from align_echo.models.local import loading
 
         if name.kind == "vllm-server":
-            model = loading.run_server(name.source, base_url=name.endpoint)
+            model = loading.run_server(name.source, base_url=name.endpoint, chat=name.chat)
         elif name.kind == "vllm":
-            model = loading.run_vllm(find_files(name))
+            model = loading.run_vllm(find_files(name), chat=name.chat)
         elif processes:
             source = str(loading.pocket_folder()) if name.kind == POCKET else find_files(name)
-            model = loading.run_in_processes(source, name=engine, processes=processes)
+            model = loading.run_in_processes(source, name=engine, processes=processes, chat=name.chat)
         elif name.kind == POCKET:
             model = loading.run_pocket()
         else:
-            model = loading.run_transformers(find_files(name), name=engine)
+            model = loading.run_transformers(find_files(name), name=engine, chat=name.chat)
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
             raise

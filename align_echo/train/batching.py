@@ -142,7 +142,7 @@ def build_batch(
         ids[index, :length] = torch.tensor(row.tokens.ids)
         mask[index, :length] = torch.tensor(row.tokens.mask, dtype=torch.float32)
         sampled[index, :length] = torch.tensor(row.tokens.logprobs)
-        for number, (first, end) in enumerate(row.tokens.turns):
+        for number, (first, end) in enumerate(row.tokens.turns, row.tokens.first_turn):
             turn[index, first:end] = number
     return TensorBatch(
         role=rows[0].role,

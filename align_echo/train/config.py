@@ -109,6 +109,10 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     """`none`, a shipped name, or a `.py` file."""
     model: str = "pocket"
     """Start of both roles: `pocket`, a folder, or `transformers:HUB`."""
+    chat_template: str | None = None
+    """Chat template of both models: a file, or the name of one of their own; null: their default."""
+    template_args: str | None = None
+    """Variables of the chat template as JSON, such as `'{"enable_thinking": false}'`."""
     critic: str | None = None
     """Start of the critic, with `weights: models`; null: as `model`."""
     weights: Weights = "shared"

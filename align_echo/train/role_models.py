@@ -20,6 +20,7 @@ from align_echo.errors import UsageError
 from align_echo.models.choosing import ModelName, find_files, read_name
 from align_echo.models.local import ADAPTER, POCKET
 from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.chat_template import ChatFormat
 from align_echo.models.local.engine import ModelEngine
 from align_echo.models.local.loading import load_encoder, pocket_folder, read_checked_files
 from align_echo.models.local.transformers_engine import TransformersEngine
@@ -108,7 +109,8 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
     without_bars()
     without_plans()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    encoders = {role: load_encoder(source) for role, source in sources.items()}
+    chat = ChatFormat(config.chat_template or "", config.template_args or "")
+    encoders = {role: load_encoder(source, chat) for role, source in sources.items()}
 
     def load(role: Role, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
         model: Any = read_checked_files(
@@ -146,6 +148,9 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
     tokenizers = {
         role: AutoTokenizer.from_pretrained(source, trust_remote_code=False) for role, source in sources.items()
     }
+    if config.chat_template:
+        for role, tokenizer in tokenizers.items():
+            tokenizer.chat_template = encoders[role].template
     return RoleModels(
         backbone, {"policy": policy, "critic": critic}, models, tokenizers, ServedWeights(folder / PUBLISHED)
     )

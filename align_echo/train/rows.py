@@ -13,7 +13,7 @@ from typing import Literal
 from align_echo.critic.ask import Verdict
 from align_echo.errors import UsageError
 from align_echo.tokens import TokenSequence, join, token_sequence
-from align_echo.types import Trajectory
+from align_echo.types import Tokens, Trajectory
 
 Role = Literal["policy", "critic"]
 
@@ -33,6 +33,10 @@ class Row:
     reward: float
     moved: bool = False
     expert: bool = False
+
+    def contexts(self) -> list[Row]:
+        """Return a row for each context of the conversation."""
+        return [replace(self, tokens=tokens) for tokens in self.tokens.contexts()]
 
     @property
     def learnable(self) -> int:
@@ -90,17 +94,22 @@ def without_critique(row: Row, trajectory: Trajectory, opening: Sequence[int]) -
     """Replace the opening of a refined episode's row by `opening`, the tokens before the first reply without a
     critique.
 
-    Raises `UsageError` for an episode without turns.
+    Raises `UsageError` for an episode without turns, and for one whose later contexts begin otherwise.
     """
     first = trajectory.steps[0].tokens if trajectory.steps else None
     if first is None:
         raise UsageError(f"{trajectory.task_id} has no first reply with token ids")
-    old_length, shift = len(first.context_ids), len(opening) - len(first.context_ids)
-    old = row.tokens
-    tokens = TokenSequence(
-        ids=(*opening, *old.ids[old_length:]),
-        mask=(*[0] * len(opening), *old.mask[old_length:]),
-        logprobs=(*[0.0] * len(opening), *old.logprobs[old_length:]),
-        turns=tuple((start + shift, end + shift) for start, end in old.turns),
-    )
-    return replace(row, tokens=tokens, moved=True)
+    calls: list[Tokens] = []
+    shift = len(opening) - len(first.context_ids)
+    for call in [step.tokens for step in trajectory.steps if step.tokens]:
+        if call is first:
+            calls.append(first.model_copy(update={"context_ids": tuple(opening)}))
+            continue
+        rewritten = max(0, len(first.context_ids) - call.start)  # tokens at the end of the opening
+        if call.start + shift < 0 or first.context_ids[call.start :] != tuple(opening[len(opening) - rewritten :]):
+            raise UsageError(
+                f"{trajectory.task_id}: the chat template writes the critique elsewhere in later turns, so that the "
+                "episode cannot be trained on without it"
+            )
+        calls.append(call.model_copy(update={"start": call.start + shift}))
+    return replace(row, tokens=join(calls), moved=True)

@@ -22,7 +22,7 @@ from align_echo.errors import EngineError, ReplyFormatError
 from align_echo.models.local.chat import LocalModel
 from align_echo.rollout.batches import HOPELESS, run_tasks, view_before
 from align_echo.rollout.session import Episode, base_env
-from align_echo.types import Tokens, Trajectory
+from align_echo.types import Trajectory
 
 Made = TypeVar("Made")
 
@@ -210,14 +210,12 @@ class LocalStage:
         """Add the tokens of the policy's chat format to an expert's episode."""
         last = len(trajectory.steps) - 1
         chat = self.agent(self.policy).conversation(view_before(trajectory, last, self.action_format))
-        encoded = self.policy.encoder.supervised([*chat, assistant_message(trajectory.steps[last].reply)])
-        steps, start = [], 0
-        for step, (first, end) in zip(trajectory.steps, encoded.turns, strict=True):
-            context, reply = encoded.ids[start:first], encoded.ids[first:end]
-            tokens = Tokens(start=start, context_ids=context, sampled_ids=reply, logprobs=(0.0,) * len(reply))
-            steps.append(step.model_copy(update={"tokens": tokens}))
-            start = end
-        overflow = len(encoded.ids) > (self.policy.context or self.policy.engine.context)
+        chat = self.policy.encoder.as_sampled([*chat, assistant_message(trajectory.steps[last].reply)])
+        calls = [message.tokens for message in chat if message.tokens]
+        steps = [
+            step.model_copy(update={"tokens": tokens}) for step, tokens in zip(trajectory.steps, calls, strict=True)
+        ]
+        overflow = max(call.end for call in calls) > (self.policy.context or self.policy.engine.context)
         lost = {"won": False, "context_overflow": True} if overflow else {}
         return trajectory.model_copy(update={"steps": tuple(steps), **lost})
 

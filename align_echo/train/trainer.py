@@ -437,19 +437,17 @@ def useful(
 ) -> tuple[list[Row], list[float], list[float]]:
     """Select rows of these roles with a gradient: with a token to learn from and an advantage.
 
-    With `every` (a KL term, or a method's own loss) a row needs no advantage. Returns the rows with their advantages
-    and scales.
+    With `every` (a KL term, or a method's own loss) a row needs no advantage. Returns the rows, one for each context of
+    a conversation, with their advantages and scales. A token's advantage and scale are those of its whole conversation.
     """
     chosen = [
-        index
+        (context, advantages[index], scale[index])
         for index, row in enumerate(rows)
         if (advantages[index] or every) and row.learnable and row.role in roles
+        for context in row.contexts()
+        if context.learnable
     ]
-    return (
-        [rows[index] for index in chosen],
-        [advantages[index] for index in chosen],
-        [scale[index] for index in chosen],
-    )
+    return [row for row, _, _ in chosen], [advantage for _, advantage, _ in chosen], [each for _, _, each in chosen]
 
 
 def build_optimizer(

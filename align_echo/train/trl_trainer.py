@@ -241,6 +241,8 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         rows = [row for row in batch.rows if row.role in self._backbone.trained]
         if any(row.expert for row in rows):
             raise UsageError("backend: trl has no loss for an expert's tokens: take backend: own")
+        if any(row.tokens.breaks for row in rows):
+            raise UsageError("backend: trl takes no template that rewrites earlier turns: take backend: own")
         advantages = compute_advantages(rows, self._settings, self._advantage)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)

@@ -13,6 +13,7 @@ from align_echo.critic.best_of import SelectionRule
 from align_echo.critic.labels import LabelRule
 from align_echo.models.choosing import ModelName
 from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.chat_template import ChatFormat
 from align_echo.models.local.engine import TokenRequest
 from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
@@ -123,10 +124,11 @@ def liked(text: str) -> float:
 
 @dataclass
 class Drawn:
-    """What local models were asked, by the names of their engines, and at which addresses."""
+    """What local models were asked, by the names of their engines, at which addresses, and in which chat formats."""
 
     engines: dict[str, ScriptedEngine] = field(default_factory=dict)
     base_urls: set[str | None] = field(default_factory=set)
+    chats: set[ChatFormat] = field(default_factory=set)
 
     @property
     def drawn(self) -> list[TokenRequest]:
@@ -155,6 +157,7 @@ def script_models(patch: pytest.MonkeyPatch, records: Sequence[Drawn]) -> None:
     def load(name: ModelName, seed: int, processes: int) -> LocalModel:
         engine = records[-1].engines.setdefault(name.source, ScriptedEngine(name.source, ENCODER, said, liked))
         records[-1].base_urls.add(name.base_url)
+        records[-1].chats.add(name.chat)
         return LocalModel(engine, ENCODER, seed=seed, weights=name.source)
 
     patch.setattr("align_echo.models.choosing._load_local", load)
@@ -163,6 +166,11 @@ def script_models(patch: pytest.MonkeyPatch, records: Sequence[Drawn]) -> None:
 def sampling(part: str) -> Callable[[Drawn], Any]:
     """The values of a part of the sampling of replies."""
     return lambda played: sorted({getattr(request.sampling, part) for request in played.drawn})
+
+
+def chat(part: str) -> Callable[[Drawn], Any]:
+    """A part of the chat format of the only model."""
+    return lambda played: getattr(next(iter(played.chats)), part)
 
 
 def told(text: str) -> Callable[[Drawn], bool]:

@@ -24,7 +24,18 @@ from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.types import Trajectory
 from align_echo.workers.ray_cluster import play_tasks
 from tests.cli import test_cli, test_critic
-from tests.cli.door_models import HINT, RULE, SPLITS, Drawn, arguments, sampling, script_models, told, write_interfaces
+from tests.cli.door_models import (
+    HINT,
+    RULE,
+    SPLITS,
+    Drawn,
+    arguments,
+    chat,
+    sampling,
+    script_models,
+    told,
+    write_interfaces,
+)
 from tests.models.local.tiny import tiny_config, tiny_model, tiny_tokenizer
 from tests.reach import Case, Row, Scene, check, options, unseen
 
@@ -136,6 +147,8 @@ COLLECTING: dict[str, Scene[Made]] = {
             row("temperature", sampling("temperature"), (0.7, [0.7]), (1.3, [1.3])),
             row("top_k", sampling("top_k"), (None, [30]), (7, [7])),
             row("top_p", sampling("top_p"), (None, [0.8]), (0.9, [0.9])),
+            row("chat_template", chat("template"), (None, ""), ("./own.jinja", "./own.jinja")),
+            row("template_args", chat("args"), (None, ""), ('{"a": 1}', '{"a": 1}')),
             row("interface", told(RULE), ("none", False), ("./knock.py", True)),
             row("rule", own_labels, (None, set()), (f"{WORLDS}:ALL_WRONG", {f"{WORLDS}:ALL_WRONG"})),
             row("workers", lambda made: made.workers[0], (2, 2), (3, 3)),

@@ -18,7 +18,10 @@ import torch
 from transformers import TrainerCallback
 
 from align_echo.errors import AlignEchoError, ModelError
+from align_echo.models.local.chat_template import CHATML_TEMPLATE, OWN_FORMAT, ChatFormat
+from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import TokenRequest
+from align_echo.models.local.loading import load_encoder
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model
 from align_echo.rollout.batches import run_tasks
@@ -43,7 +46,8 @@ MODELS = {"first": 0, "second": 1}
 
 
 def write_models(folder: Path) -> None:
-    """Write the models, to be named as `./first` and `./second`."""
+    """Write the models, to be named as `./first` and `./second`, and a chat template."""
+    (folder / "own.jinja").write_text("In our way{{ how }}. " + CHATML_TEMPLATE)
     for name, seed in MODELS.items():
         tiny_model(seed=seed, context=4096).save_pretrained(folder / name)
         tiny_tokenizer().save_pretrained(folder / name)
@@ -187,6 +191,10 @@ class RunRecord:
         )
 
 
+def _encoder(source: str, chat: ChatFormat) -> ChatEncoder:
+    return ENCODER if chat == OWN_FORMAT else load_encoder(source, chat)
+
+
 class Told(TrainerCallback):
     """A tracker that knows names alone."""
 
@@ -265,7 +273,7 @@ def record_of(values: Mapping[str, Any], folder: Path, script: Script | None = N
         patch.setattr("align_echo.train.trackers._tensorboard", lambda folder, begun_at: Told(record))
         reader = "align_echo.train.role_models.read_strange_model"
         patch.setattr(reader, lambda kind, source, dtype, four_bit: copy_of(kind, source).to(dtype))
-        patch.setattr("align_echo.train.role_models.load_encoder", lambda source: ENCODER)
+        patch.setattr("align_echo.train.role_models.load_encoder", _encoder)
         _watch_losses(patch, record)
         _watch_play(patch, record)
         with updates_kept(record.updates):

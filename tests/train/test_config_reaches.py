@@ -275,6 +275,8 @@ PLAYING: dict[str, Scene[RunRecord]] = {
             row("env", opening("red and a green"), (f"{WORLDS}:HALL", False), (f"{WORLDS}:DOORS", True)),
             row("split", splits, (None, "train: train"), ("spare", "spare: spare")),
             row("task_types", parities, (None, [0, 1]), (("odd",), [1])),
+            row("chat_template", opening("In our way"), (None, False), ("./own.jinja", True)),
+            row("template_args", opening("way, for now."), (None, False), ('{"how": ", for now"}', True)),
             row("interface", opening(RULE), ("none", False), ("./knock.py", True)),
             row("collecting.temperature", temperatures, (0.7, [0.7]), (1.3, [1.3])),
             row("collecting.reply_tokens", bounds("policy"), (4, [4]), (6, [6])),

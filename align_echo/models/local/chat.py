@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from align_echo.base.halting import wait_for_result
-from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
+from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import ModelEngine, SamplingConfig, TokenReply, TokenRequest
-from align_echo.types import NO_REPLY, Completion, Message, Tokens, Usage, WordChoice
+from align_echo.types import Completion, Message, Tokens, Usage, WordChoice
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class LocalModel:
 
         The context is computed once.
         """
-        before, gained = conversation_ids(self.encoder, messages)
+        before, gained = self.encoder.conversation(messages)
         ids = before + gained
         sampling = SamplingConfig(
             temperature=temperature,
@@ -101,7 +101,7 @@ class LocalModel:
         """
         start, choices = first_differing([self.encoder.plain(word) for word in words], words)
         greedy = SamplingConfig(temperature=0.0, max_tokens=1, choices=choices)
-        known = [conversation_ids(self.encoder, messages) for messages in conversations]
+        known = [self.encoder.conversation(messages) for messages in conversations]
         contexts = [before + gained + start for before, gained in known]
         replies = self._replies([(ids, greedy) for ids in contexts])
         return [
@@ -172,56 +172,6 @@ def request_seed(seed: int, sample: int, ids: Sequence[int]) -> int:
     """Derive the seed of one draw, in [0, 2**63), from the run's seed, the sample number and the full context."""
     text = f"{seed} {sample} {' '.join(map(str, ids))}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
-
-
-def conversation_ids(encoder: ChatEncoder, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the ids up to the last call's reply [start] and the ids added since [T]. Together they are the next
-    context.
-
-    The first part is empty if the last reply carries no ids; the whole chat is then encoded from text. Raises
-    `TokenDriftError` if the ids of the calls and the messages disagree.
-    """
-    calls = _chain(messages)
-    if not calls:
-        return (), encoder.opening(messages)
-    ids: list[int] = []
-    done, closed = 0, False
-    for index, call in calls:
-        if call.start != len(ids):
-            raise TokenDriftError(f"message {index + 1} was sampled after {call.start} tokens, not after {len(ids)}")
-        messages_since = messages[done:index]
-        expected = encoder.continuation(messages_since, closed) if ids else encoder.opening(messages_since)
-        if call.context_ids != expected:
-            raise TokenDriftError(f"message {index + 1} was sampled in another context than the messages before it")
-        _check_text(encoder, messages[index], call, index)
-        ids += (*call.context_ids, *call.sampled_ids)
-        closed = call.sampled_ids[-1:] == (encoder.end_id,)
-        done = index + 1
-    return tuple(ids), encoder.continuation(messages[done:], closed)
-
-
-def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
-    """Return the calls behind the conversation's ids, with message indices, from the last call with start 0 on.
-
-    Empty if the last reply carries no ids.
-    """
-    replies = [(index, message.tokens) for index, message in enumerate(messages) if message.role == "assistant"]
-    chain: list[tuple[int, Tokens]] = []
-    for index, tokens in reversed(replies):
-        if tokens is None:
-            break
-        chain.insert(0, (index, tokens))
-        if tokens.start == 0:
-            return chain
-    if chain:
-        raise TokenDriftError(f"message {chain[0][0] + 1} goes on from a reply that has lost its token ids")
-    return chain
-
-
-def _check_text(encoder: ChatEncoder, message: Message, call: Tokens, index: int) -> None:
-    text = encoder.text(call.sampled_ids).strip()
-    if message.content.strip() not in ((text,) if text else ("", NO_REPLY)):
-        raise TokenDriftError(f"message {index + 1} says {message.content[:80]!r}, its token ids say {text[:80]!r}")
 
 
 def _usage(prompt: int, completion: int) -> Usage:

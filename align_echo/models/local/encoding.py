@@ -1,172 +1,132 @@
-"""Encode a chat as token ids, piece by piece, for any `transformers` tokenizer with a chat template.
+"""Encode a chat as token ids, for any `transformers` tokenizer with a chat template.
 
-The template's text around messages and the messages' contents are encoded separately. A message is plain text whatever
-it contains: no text of an environment, an interface, a critic or a user becomes a special token, nor a token known to
-the template (`<think>`, `<tool_call>`), which only replies may contain. A conversation only grows by appending, in
-rollouts and in supervised training alike: the opening, then after each reply its closing token and the following
-messages. Templates that rewrite earlier turns are refused. Not here: tools, pictures (`opening_after` takes their ids
-as they are), and template variables such as dates or thinking switches.
+The ids are those that the tokenizer itself gives for the template's text (`apply_chat_template`), with one exception: a
+message is plain text whatever it contains. No text of an environment, an interface, a critic or a user becomes a
+special token, nor a token known to the template (`<think>`, `<tool_call>`), which only replies may contain.
+
+A reply stays in the history by its sampled ids where the template goes on from it: then a conversation only grows by
+appending. Where the template writes the past in another way (it leaves out thoughts, or moves the system message), the
+history is encoded from text, and the call goes on from the longest common prefix. Supervised training uses the same
+ids. Not here: pictures (`opening_after` takes their ids as they are).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import secrets
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import TemplateError
-
-from align_echo.errors import UsageError
-from align_echo.models.local.engine import run_bounded
-from align_echo.tokens import TokenSequence
-from align_echo.types import Message
+from align_echo.errors import TokenDriftError, UsageError
+from align_echo.models.local.chat_template import (
+    CHATML_TEMPLATE,
+    MARK,
+    OWN_FORMAT,
+    Chat,
+    ChatFormat,
+    ChatTemplate,
+    UnboundedTemplateError,
+    find_template,
+    marked_chat,
+)
+from align_echo.tokens import TokenSequence, join
+from align_echo.types import NO_REPLY, Message, Tokens
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
-# ---------------------------------------------------------------- chat templates of model folders
-
-CHATML_TEMPLATE = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-"""The project's own chat template (ChatML): later messages never change how an earlier one is written."""
-
-MARK = "Xq{number}qX"
-"""Placeholder for a message's content; templates treat it as an ordinary word."""
-
-LONGEST_TEMPLATE = 1_000_000
-"""Maximum characters of a template; published models have up to 20,000."""
-
-Roles = tuple[str, ...]
-
-_SYSTEM, _USER, _TURN = ("system",), ("user",), ("assistant", "user")
-_USUAL: tuple[Roles, ...] = (
-    *(_SYSTEM + _USER + _TURN * turns for turns in range(4)),
-    (*_SYSTEM, *_USER, "assistant"),
-    *(_USER + _TURN * turns for turns in range(2)),
-)
-"""Role sequences that nearly every encoder needs, rendered together since a process takes a tenth of a second."""
-
-_SECONDS = 4
-_KEPT = 64
-
-
-class UnboundedTemplateError(UsageError):
-    """A chat template that loops, grows, or crashes its renderer. It is not replaced by another template."""
-
-
-def rendered(tokenizer: PreTrainedTokenizerBase, template: str, roles: Roles) -> str:
-    """Return the template's text for marks in these roles, with the header of the next reply.
-
-    Raises `UsageError` if it refuses them, and `UnboundedTemplateError`.
-    """
-    if template == CHATML_TEMPLATE:
-        try:
-            own = tokenizer.apply_chat_template(
-                _chat(roles), chat_template=template, tokenize=False, add_generation_prompt=True
-            )
-        except (TemplateError, TypeError, ValueError) as error:
-            raise UsageError(_refusal(roles, str(error))) from None
-        return str(own)
-    if len(template) > LONGEST_TEMPLATE:
-        raise UnboundedTemplateError(f"its chat template has more than {LONGEST_TEMPLATE:,} characters")
-    texts = _text_cache(template, json.dumps(tokenizer.special_tokens_map, default=str))
-    if roles not in texts:
-        texts |= _in_process(template, texts.variables, [roles, *(each for each in _USUAL if each not in texts)])
-    text = texts[roles]
-    if isinstance(text, UsageError):
-        raise type(text)(str(text))
-    return text
-
-
-class _Texts(dict[Roles, "str | UsageError"]):
-    """Rendered texts or errors of a template by roles, as far as requested. `variables` are JSON."""
-
-    def __init__(self, variables: str) -> None:
-        super().__init__()
-        self.variables = variables
-
-
-@lru_cache(maxsize=_KEPT)
-def _text_cache(template: str, variables: str) -> _Texts:
-    return _Texts(variables)
-
-
-def _in_process(template: str, variables: str, chats: Sequence[Roles]) -> dict[Roles, str | UsageError]:
-    """Render these chats in a process, up to the first that exceeds its limits."""
-    request = {
-        "task": "render",
-        "template": template,
-        "variables": json.loads(variables),
-        "chats": [_chat(roles) for roles in chats],
-    }
-    answers, excess = run_bounded(request, seconds=_SECONDS)
-    texts: dict[Roles, str | UsageError] = {}
-    for roles, answer in zip(chats, answers, strict=False):
-        texts[roles] = answer["text"] if "text" in answer else UsageError(_refusal(roles, answer["error"]))
-    if excess and len(texts) < len(chats):
-        texts[chats[len(texts)]] = UnboundedTemplateError(
-            f"to write {len(chats[len(texts)])} short messages, its chat template {excess}"
-        )
-    return texts
-
-
-def _chat(roles: Roles) -> list[dict[str, str]]:
-    return [{"role": role, "content": MARK.format(number=number)} for number, role in enumerate(roles)]
-
-
-def _refusal(roles: Roles, why: str) -> str:
-    return f"the chat template refuses messages of {', '.join(roles) or 'no role'}: {why}"
-
-
-# ---------------------------------------------------------------- encoding
-
 CHATML_TOKENS = ("<|im_start|>", "<|im_end|>")
+
 _WORDS = re.compile(r"[\w\s]*")
+_GUARD = f"\ue000{secrets.token_hex(8)}\ue000"
+"""A text that no message contains: it breaks up the names of tokens in messages while a template writes them."""
 
 _TEXTS_KEPT = 8192
-"""Size of the cache of encoded message contents: rules and observations repeat at every turn."""
+"""Size of the cache of encoded texts: rules and observations repeat at every turn."""
+
+_CONTEXTS_KEPT = 512
+"""Number of conversations whose ids are kept, to go on from."""
+
+AWKWARD: Sequence[Message] = (
+    Message(role="system", content="  Rules: be brief.\n"),
+    Message(role="user", content="\n\nYou see 3 things: a mug, Ünïcødé 日本語 😀.\t\tdon't  stop  "),
+    Message(role="assistant", content=" look\n at <b>it</b>"),
+    Message(role="user", content="\n Nothing happens. \n\n1234567\u00a0x"),
+    Message(role="assistant", content="done\n\n"),
+    Message(role="user", content="  OK. "),
+)
+"""A conversation in which tokenizers and templates treat spaces, line breaks and rare signs in their own ways."""
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What a call is asked with: its text, guarded, and its ids [T]."""
+
+    text: str
+    ids: tuple[int, ...]
 
 
 class ChatEncoder:
     """Encodes chats to token ids and decodes replies to text. Thread-safe.
 
-    `stop_ids` are end tokens of the model in addition to those of the template and the tokenizer. Raises `UsageError`
-    if the tokenizer or its template cannot be used. A template that rewrites earlier turns is replaced by
-    `CHATML_TEMPLATE`, with a warning, if the tokenizer has its two tokens.
+    `stop_ids` are end tokens of the model in addition to those of the template and the tokenizer. `chat` replaces
+    the tokenizer's own template or sets variables of it. Raises `UsageError` if the tokenizer or its template cannot be
+    used. Warns in one line if ids differ from the tokenizer's own.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, stop_ids: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        stop_ids: Iterable[int] = (),
+        chat: ChatFormat = OWN_FORMAT,
+    ) -> None:
         from tokenizers import Tokenizer
 
-        self._tokenizer = tokenizer
         self._name = tokenizer.name_or_path or type(tokenizer).__name__
-        self._template = _usable_template(tokenizer, self._name)
-        self._pieces_by_roles: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {}
+        self._format = chat
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise UsageError(f"{self._name} has no fast tokenizer (tokenizer.json): convert it with transformers first")
+        try:
+            special = getattr(tokenizer, "special_tokens_map", {})
+            self._template = ChatTemplate(find_template(tokenizer, chat.template), {**special, **chat.variables})
+        except UnboundedTemplateError as error:
+            raise UnboundedTemplateError(f"{self._name} cannot be used: {error}") from None
+        except UsageError as error:
+            raise UsageError(f"{self._name} cannot hold a conversation: {error}") from None
         self._template_tokenizer = _plain_copy(backend.to_str(), ())
-        after_reply = self._encode_template(_texts_after_reply(tokenizer, self._template, ("user",))[0])
-        self.end_id = after_reply[0]
+        self._read_tokens()
+        self._content_tokenizer = _plain_copy(backend.to_str(), self._control | self._known)
+        self._guard_id = int(self._content_tokenizer.token_to_id(_GUARD) or 0)
+        self._segment = lru_cache(maxsize=_TEXTS_KEPT)(self._encode_segment)
+        self._guarded = lru_cache(maxsize=_TEXTS_KEPT)(self._guard)
+        self._contexts: OrderedDict[tuple[Any, ...], _Context] = OrderedDict()
+        self._lock = threading.Lock()
+        self._learn_reply()
         ends = {self.end_id, tokenizer.eos_token_id, *stop_ids} - {None}
         self.stop_ids: tuple[int, ...] = tuple(sorted(int(token) for token in ends))
-        control = {str(backend.id_to_token(token)) for token in self.stop_ids} | self._control_tokens()
-        self._reply_tokenizer = _plain_copy(backend.to_str(), control)
-        self._reply_tokenizer.encode_special_tokens = True
-        self._content_tokenizer = self._reply_tokenizer
-        if known := self._known_tokens() - control:
-            self._content_tokenizer = _plain_copy(backend.to_str(), control | known)
-            self._content_tokenizer.encode_special_tokens = True
-        self._content = lru_cache(maxsize=_TEXTS_KEPT)(self._encode_content)
-        self._check(self._control_tokens() | known)
+        self._check(getattr(tokenizer, "unk_token_id", None))
+
+    @property
+    def template(self) -> str:
+        """Return the template in use."""
+        return self._template.source
+
+    def identify(self, weights: str) -> str:
+        """Return the hash of a model's files, changed by what replaces their chat format."""
+        if not weights or self._format == OWN_FORMAT:
+            return weights
+        return hashlib.sha256(f"{weights} {self.template} {self._format.args}".encode()).hexdigest()
 
     # ------------------------------------------------------------ for rollouts and training
 
@@ -176,18 +136,35 @@ class ChatEncoder:
 
         Raises `UsageError` if the template refuses messages in these roles.
         """
-        return self._grown(messages)[0]
+        return self._encode(self._text(messages))
 
     def opening_after(self, ahead: Sequence[int], message: Message) -> tuple[int, ...]:
         """Encode the `opening` of one message with ids inserted before its text [T], such as those of a picture."""
-        before, after = self._pieces(message.role)
-        return (*before, *ahead, *self._content(message.content), *after)
+        before, _, after = self._text([message.model_copy(update={"content": MARK})]).partition(MARK)
+        content = self._guarded(message.content, self._plain_names)
+        return (*self._encode(before), *ahead, *self._encode(content + after))
+
+    def conversation(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the ids that the last call and the next context have in common [start], and those that follow [T].
+
+        The first part is empty if the last reply carries no ids; the whole chat is then encoded from text. Raises
+        `TokenDriftError` if the ids of the calls and the messages disagree.
+        """
+        calls = _chain(messages)
+        for index, call in calls:
+            text = self.text(call.sampled_ids).strip()
+            if messages[index].content.strip() not in ((text,) if text else ("", NO_REPLY)):
+                said = messages[index].content[:80]
+                raise TokenDriftError(f"message {index + 1} says {said!r}, its token ids say {text[:80]!r}")
+        return self._conversation(messages, calls)
 
     def continuation(self, messages: Sequence[Message], closed: bool) -> tuple[int, ...]:
-        """Encode what follows a reply [T]: its end token unless `closed`, the messages, the next header."""
-        pieces = self._pieces("assistant", *(message.role for message in messages))
-        ids = self._fill(pieces, messages)
-        return ids[1:] if closed else ids
+        """Encode what follows a reply where the template goes on from it [T]: its end token unless `closed`, the
+        messages, the next header.
+        """
+        past = [Message.model_validate(message) for message in marked_chat(("system", "user", "assistant"))]
+        after = self._text([*past, *messages]).partition(past[-1].content)[2].lstrip()
+        return self._encode(after, within=True)[int(closed) :]
 
     def text(self, ids: Sequence[int]) -> str:
         """Decode a reply, without its end token."""
@@ -195,10 +172,10 @@ class ChatEncoder:
         return str(self._template_tokenizer.decode(text_ids, skip_special_tokens=False))
 
     def plain(self, text: str) -> tuple[int, ...]:
-        """Encode a reply's text [T]. No text becomes a special token."""
-        if self._reply_tokenizer is self._content_tokenizer:
-            return self._content(text)
-        return tuple(self._reply_tokenizer.encode(text, add_special_tokens=False).ids)
+        """Encode a reply's text [T], as it follows the header. No text becomes a special token."""
+        reply = self._guarded(self._lead + text, self._control_names)
+        ids, header = self._encode(self._header + reply, within=True), self._encode(self._header, within=True)
+        return ids[len(header) :] if ids[: len(header)] == header else self._encode(reply, within=True)
 
     def supervised(self, messages: Sequence[Message]) -> TokenSequence:
         """Encode the whole chat for training, exactly as a rollout with these replies would.
@@ -209,82 +186,183 @@ class ChatEncoder:
         """
         if not messages or messages[-1].role != "assistant":
             raise UsageError("a chat to train on ends with a reply of the assistant")
-        before, spans = self._grown(messages[:-1])
-        reply = (*self.plain(messages[-1].content), self.end_id)
-        ids, turns = (*before, *reply), (*spans, (len(before), len(before) + len(reply)))
-        mask = [0] * len(ids)
-        for first, end in turns:
-            mask[first:end] = [1] * (end - first)
-        return TokenSequence(ids, tuple(mask), (0.0,) * len(ids), turns)
+        return join([tokens for message in self.as_sampled(messages) if (tokens := message.tokens)])
 
-    # ------------------------------------------------------------ pieces
+    def as_sampled(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages, with the ids of replies as if a model had sampled their texts."""
+        chat: list[Message] = []
+        for message in messages:
+            if message.role == "assistant":
+                before, gained = self._conversation(chat, _chain(chat))
+                reply = (*self.plain(message.content + self._trail), self.end_id)
+                tokens = Tokens(
+                    start=len(before), context_ids=gained, sampled_ids=reply, logprobs=(0.0,) * len(reply)
+                )
+                message = message.model_copy(update={"tokens": tokens})
+            chat.append(message)
+        return chat
 
-    def _grown(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """Encode the chat as a rollout would grow it. Return the ids and the spans of replies with end tokens."""
-        replies = [number for number, message in enumerate(messages) if message.role == "assistant"]
-        heads = [*replies, len(messages)]
-        first = messages[: heads[0]]
-        ids = list(self._fill(self._pieces(*(message.role for message in first)), first))
-        spans = []
-        for reply, end in zip(replies, heads[1:], strict=True):
-            start = len(ids)
-            ids += (*self.plain(messages[reply].content), self.end_id)
-            spans.append((start, len(ids)))
-            ids += self.continuation(messages[reply + 1 : end], closed=True)
-        return tuple(ids), tuple(spans)
+    # ------------------------------------------------------------ conversations
 
-    def _fill(self, pieces: Sequence[tuple[int, ...]], messages: Sequence[Message]) -> tuple[int, ...]:
-        ids = list(pieces[0])
-        for message, piece in zip(messages, pieces[1:], strict=True):
-            ids += self._content(message.content)
-            ids += piece
+    def _conversation(
+        self, messages: Sequence[Message], calls: Sequence[tuple[int, Tokens]]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        if not calls:
+            return (), self._encode(self._text(messages))
+        ids: list[int] = []
+        for index, call in calls:
+            if call.start > len(ids):
+                after = f"{call.start} tokens, not after {len(ids)}"
+                raise TokenDriftError(f"message {index + 1} was sampled after {after}")
+            ids[call.start :] = (*call.context_ids, *call.sampled_ids)
+        index, last = calls[-1]
+        if tuple(ids[: len(ids) - len(last.sampled_ids)]) != self._context(messages[:index]).ids:
+            raise TokenDriftError(f"message {index + 1} was sampled in another context than the messages before it")
+        context = self._context(messages).ids
+        if context[: len(ids)] == tuple(ids):
+            return context[: len(ids)], context[len(ids) :]
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, context, strict=False)))
+        return context[:shared], context[shared:]
+
+    def _context(self, messages: Sequence[Message]) -> _Context:
+        """Return what a call with these messages is asked with: replies by their ids where the text goes on from them.
+        """
+        missing = list(messages)
+        rest: list[list[Message]] = []
+        while (context := self._kept(missing)) is None:
+            rest.append(missing)
+            last = max((at for at, message in enumerate(missing) if message.role == "assistant"), default=-1)
+            if last < 0 or missing[last].tokens is None:
+                break
+            missing = missing[:last]
+        for chat in reversed(rest):
+            text = self._text(chat)
+            context = (context and self._gone_on(context, chat, text)) or _Context(text, self._encode(text))
+            with self._lock:
+                self._contexts[_key(chat)] = context
+                while len(self._contexts) > _CONTEXTS_KEPT:
+                    self._contexts.popitem(last=False)
+        assert context is not None
+        return context
+
+    def _kept(self, messages: Sequence[Message]) -> _Context | None:
+        key = _key(messages)
+        with self._lock:
+            context = self._contexts.get(key)
+            if context is not None:
+                self._contexts.move_to_end(key)
+            return context
+
+    def _gone_on(self, before: _Context, messages: Sequence[Message], text: str) -> _Context | None:
+        """Go on from a call by the ids of its reply; None if the text writes the past in another way."""
+        reply = next(message for message in reversed(messages) if message.role == "assistant")
+        if reply.tokens is None or not text.startswith(before.text):
+            return None
+        after = text[len(before.text) :].lstrip()
+        said = self._guarded(reply.content.strip(), self._control_names)
+        after = after[len(said) :].lstrip() if after.startswith(said) else ""
+        if not after.startswith(self._end_name):
+            return None
+        sampled = reply.tokens.sampled_ids
+        closing = self._encode(after, within=True)
+        closing = closing[1:] if sampled[-1:] == (self.end_id,) else closing
+        return _Context(text, (*before.ids, *sampled, *closing))
+
+    # ------------------------------------------------------------ texts
+
+    def _text(self, messages: Sequence[Message]) -> str:
+        """Write the chat with the header of the next reply. Names of tokens in messages are guarded."""
+        chat: Chat = []
+        for message in messages:
+            names = self._control_names if message.role == "assistant" else self._plain_names
+            chat.append({"role": message.role, "content": self._guarded(message.content, names)})
+        return self._template.text(chat)
+
+    def _guard(self, text: str, names: re.Pattern[str]) -> str:
+        """Break up the names of tokens in a text, so that they stay text."""
+        return names.sub(lambda name: name[0][0] + _GUARD + name[0][1:], text)
+
+    def _encode(self, text: str, *, within: bool = False) -> tuple[int, ...]:
+        """Encode a guarded text; one `within` a longer text does not begin as a text does."""
+        ids: list[int] = []
+        parts = self._plain_names.split(text)
+        for number, part in enumerate(parts):
+            if number % 2:
+                ids.append(self._ids[part])
+                continue
+            before, after = parts[number - 1] if number else "", parts[number + 1] if number + 1 < len(parts) else ""
+            part = part.lstrip() if before in self._eats_after else part
+            part = part.rstrip() if after in self._eats_before else part
+            if part:
+                ids += self._segment(part.replace(_GUARD, ""), within or number > 0)
         return tuple(ids)
 
-    def _pieces(self, *roles: str) -> tuple[tuple[int, ...], ...]:
-        """Encode the template's text before, between and after the contents; after a reply if "assistant" comes first.
+    def _encode_segment(self, text: str, within: bool) -> tuple[int, ...]:
+        if not within:
+            return tuple(self._content_tokenizer.encode(text, add_special_tokens=False).ids)
+        ids = self._content_tokenizer.encode(_GUARD + text, add_special_tokens=False).ids
+        return tuple(ids[ids.index(self._guard_id) + 1 :])
+
+    # ------------------------------------------------------------ what the tokenizer and the template have
+
+    def _read_tokens(self) -> None:
+        """Find the tokens that control the chat, and those known to the template.
+
+        The first are all special tokens, and the added tokens written by the template. The second are the other added
+        tokens in its source, except plain words.
         """
-        known = self._pieces_by_roles.get(roles)
-        if known is None:
-            if roles[:1] == ("assistant",):
-                texts = _texts_after_reply(self._tokenizer, self._template, roles[1:])
-            else:
-                texts = _texts(self._tokenizer, self._template, roles)
-            known = self._pieces_by_roles[roles] = tuple(self._encode_template(text) for text in texts)
-        return known
-
-    def _encode_template(self, text: str) -> tuple[int, ...]:
-        return tuple(self._template_tokenizer.encode(text, add_special_tokens=False).ids)
-
-    def _encode_content(self, text: str) -> tuple[int, ...]:
-        return tuple(self._content_tokenizer.encode(text, add_special_tokens=False).ids)
-
-    def _control_tokens(self) -> set[str]:
-        """Return the tokens that control the chat: all special tokens, and the added tokens written by the template."""
-        texts = _texts(self._tokenizer, self._template, ("system", "user", "assistant", "user"))
-        written = {token for text in texts for token in self._encode_template(text)}
         added = self._template_tokenizer.get_added_tokens_decoder()
-        return {
+        text = self._template.text(marked_chat(("system", "user", "assistant", "user")))
+        written = set(self._template_tokenizer.encode(text, add_special_tokens=False).ids)
+        self._control = {
             token.content
             for number, token in added.items()
             if token.special or (number in written and not token.content.isspace())
         }
+        names = {token.content for token in added.values()}
+        source = self.template
+        self._known = {name for name in names if name in source and not _WORDS.fullmatch(name)} - self._control
+        self._control_names = _names(self._control)
+        self._plain_names = _names(self._control | self._known)
+        self._ids = {token.content: number for number, token in added.items()}
+        self._eats_before = {token.content for token in added.values() if token.lstrip}
+        self._eats_after = {token.content for token in added.values() if token.rstrip}
 
-    def _known_tokens(self) -> set[str]:
-        """Return the added tokens in the template's source, except plain words."""
-        names = [token.content for token in self._template_tokenizer.get_added_tokens_decoder().values()]
-        return {name for name in names if name in self._template and not _WORDS.fullmatch(name)}
-
-    def _check(self, control: set[str]) -> None:
-        """Refuse a tokenizer that reads a control token's text as the token, or that loses or adds text."""
-        if self.end_id not in self._template_tokenizer.get_added_tokens_decoder():
+    def _learn_reply(self) -> None:
+        """Find the text before a reply since the last token, and around it within the history."""
+        start = self._template.text(marked_chat(("system", "user")))
+        text = self._template.text(marked_chat(("system", "user", "assistant", "user")))
+        self._header = self._plain_names.split(start)[-1]
+        before, _, after = text.partition(MARK.format(number=2))
+        end = self._plain_names.match(after.lstrip())
+        if not end:
             raise UsageError(f"the chat template of {self._name} does not close a reply with a token of its own")
-        numbers = {self._template_tokenizer.token_to_id(token) for token in control} | set(self.stop_ids)
-        for token in sorted(control):
-            if not numbers.isdisjoint(self._encode_content(token)):
+        self._end_name, self.end_id = end[0], self._ids[end[0]]
+        lead = before.removeprefix(start)
+        self._lead = lead if before.startswith(start) and lead.isspace() else ""
+        self._trail = after[: len(after) - len(after.lstrip())]
+
+    def _check(self, unknown: int | None) -> None:
+        """Refuse a tokenizer that reads a control token's text as the token, or that loses text."""
+        names = self._control | self._known
+        numbers = ({self._ids[token] for token in names} - {unknown}) | set(self.stop_ids)
+        for token in sorted(names):
+            if not numbers.isdisjoint(self._segment(token, True)):
                 raise UsageError(f"the tokenizer of {self._name} cannot write {token} as plain text")
-        for text in ("go to cabinet 1", "\nYou see nothing.\n"):
-            if self._template_tokenizer.decode(list(self._encode_content(text)), skip_special_tokens=False) != text:
-                raise UsageError(f"the tokenizer of {self._name} does not give back the text {text!r} that it encoded")
+        text = "go to cabinet 1"
+        if self.text(self.plain(text)).strip() != text:
+            raise UsageError(f"the tokenizer of {self._name} does not give back the text {text!r} that it encoded")
+        own = self._template_tokenizer.encode(self._text(AWKWARD).replace(_GUARD, ""), add_special_tokens=False).ids
+        if (ours := list(self.opening(AWKWARD))) != own:
+            at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours, own, strict=False)))
+            here, there = (
+                self._template_tokenizer.decode(ids[at : at + 3], skip_special_tokens=False) for ids in (ours, own)
+            )
+            warnings.warn(
+                f"{self._name}: ids of conversations may differ from the tokenizer's own: a trial does from token {at} "
+                f"on, {here!r} beside {there!r}",
+                stacklevel=3,
+            )
 
 
 def chatml_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerBase:
@@ -307,78 +385,66 @@ def chatml_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+# ---------------------------------------------------------------- parts of a conversation
+
+
+def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
+    """Return the calls behind the conversation's ids, with message indices, from the last call with start 0 on.
+
+    Empty if the last reply carries no ids.
+    """
+    replies = [(index, message.tokens) for index, message in enumerate(messages) if message.role == "assistant"]
+    chain: list[tuple[int, Tokens]] = []
+    for index, tokens in reversed(replies):
+        if tokens is None:
+            break
+        chain.insert(0, (index, tokens))
+        if tokens.start == 0:
+            return chain
+    if chain:
+        raise TokenDriftError(f"message {chain[0][0] + 1} goes on from a reply that has lost its token ids")
+    return chain
+
+
+def _key(messages: Sequence[Message]) -> tuple[Any, ...]:
+    """Return what the ids of a conversation depend on."""
+    return tuple(
+        [
+            (message.role, message.content, message.tokens.sampled_ids if message.tokens else None)
+            for message in messages
+        ]
+    )
+
+
+def _names(tokens: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern, with one group, of the names of tokens; the longest first, as tokenizers match them."""
+    ordered = sorted(tokens, key=lambda token: (-len(token), token))
+    return re.compile(f"({'|'.join(map(re.escape, ordered))})" if ordered else "(?!)()")
+
+
 # ---------------------------------------------------------------- copies of a tokenizer
 
 
-def _plain_copy(state: str, special: Iterable[str]) -> Tokenizer:
-    """Copy a tokenizer, so that no other thread reconfigures it. Added tokens named in `special` become special."""
-    from tokenizers import Tokenizer
+def _plain_copy(state: str, hidden: Iterable[str]) -> Tokenizer:
+    """Copy a tokenizer, so that no other thread reconfigures it.
 
-    wanted = set(special)
+    With `hidden` tokens, the copy reads their names as plain text, and knows the guard as a token.
+    """
+    from tokenizers import AddedToken, Tokenizer
+
+    wanted = set(hidden)
     fields = json.loads(state)
+    vocabulary = fields["model"].get("vocab")
+    if wanted and isinstance(vocabulary, list):  # of a Unigram model, which reads names of its vocabulary in any text
+        inner = {piece for piece, _ in vocabulary} & wanted
+        fields["added_tokens"] = [token for token in fields["added_tokens"] if token["content"] not in inner]
+        fields["model"]["vocab"] = [[f"{_GUARD}{p}" if p in inner else p, score] for p, score in vocabulary]
     for token in fields["added_tokens"]:
         token["special"] = token["special"] or token["content"] in wanted
     copy = Tokenizer.from_str(json.dumps(fields))
     copy.no_truncation()
     copy.no_padding()
+    if wanted:
+        copy.encode_special_tokens = True
+        copy.add_tokens([AddedToken(_GUARD, normalized=False, special=False)])
     return copy
-
-
-def _split(text: str, numbers: Iterable[int]) -> list[str]:
-    """Split the text at the marks. Raises `UsageError` unless each mark occurs once and in order."""
-    pieces = []
-    for number in numbers:
-        before, mark, text = text.partition(MARK.format(number=number))
-        if not mark or mark in text:
-            raise UsageError("the chat template does not write every message once and in order")
-        pieces.append(before)
-    return [*pieces, text]
-
-
-def _texts(tokenizer: PreTrainedTokenizerBase, template: str, roles: tuple[str, ...]) -> list[str]:
-    return _split(rendered(tokenizer, template, roles), range(len(roles)))
-
-
-def _texts_after_reply(
-    tokenizer: PreTrainedTokenizerBase, template: str, roles: tuple[str, ...], past: Sequence[str] = ("system", "user")
-) -> list[str]:
-    """Return the template's text around messages of these roles after a reply to `past`."""
-    before = rendered(tokenizer, template, tuple(past))
-    full_text = rendered(tokenizer, template, (*past, "assistant", *roles))
-    reply = before + MARK.format(number=len(past))
-    if not full_text.startswith(reply):
-        raise UsageError("the chat template rewrites earlier turns")
-    return _split(full_text.removeprefix(reply), range(len(past) + 1, len(past) + 1 + len(roles)))
-
-
-def _usable_template(tokenizer: PreTrainedTokenizerBase, name: str) -> str:
-    """Return the tokenizer's template if it only appends, else `CHATML_TEMPLATE` if possible. Raises `UsageError`."""
-    template = tokenizer.chat_template
-    if isinstance(template, Mapping):  # templates by name; transformers uses this one
-        template = template.get("default")
-    try:
-        if not isinstance(template, str):
-            raise UsageError("there is no chat template")
-        _check_appends(tokenizer, template)
-    except UnboundedTemplateError as error:
-        raise UnboundedTemplateError(f"{name} cannot be used: {error}") from None
-    except UsageError as error:
-        vocabulary = tokenizer.get_vocab()
-        if not all(token in vocabulary for token in CHATML_TOKENS):
-            raise UsageError(
-                f"{name} cannot hold a conversation by token ids: {error}; give it a template (chat_template.jinja) "
-                "that writes each message once, after all that came before"
-            ) from None
-        warnings.warn(f"{name}: {error}; plain ChatML is used in its place", stacklevel=3)
-        return CHATML_TEMPLATE
-    return template
-
-
-def _check_appends(tokenizer: PreTrainedTokenizerBase, template: str) -> None:
-    """Raise `UsageError` unless the text after a reply is the same after one, two and three turns."""
-    first = _texts_after_reply(tokenizer, template, ("user",))
-    past = ["system", "user"]
-    for _ in range(2):
-        past += ["assistant", "user"]
-        if _texts_after_reply(tokenizer, template, ("user",), past) != first:
-            raise UsageError("the chat template writes later turns otherwise than earlier ones")

@@ -34,6 +34,7 @@ from align_echo.errors import (
     UsageError,
     first_line,
 )
+from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.models.local.engine import Forward, ModelEngine, TokenReply, TokenRequest
 from align_echo.models.local.vllm_engine import VERIFICATION, adapter_folder, check_weights, model_folder
 
@@ -54,6 +55,7 @@ class EngineSettings:
     name: str
     threads: int = 1
     memory: int = 0
+    chat: ChatFormat = OWN_FORMAT
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,16 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 LONGEST_TEXT = 1_000_000
-"""Maximum characters of a rendered chat of marks."""
+"""Maximum characters of a rendered chat of marks, beside its messages' own."""
 
 GROWTH = 100
-"""Maximum growth of one character through all replacements of a tokenizer."""
+"""Maximum growth of one character through all replacements of a tokenizer, or of messages through a template."""
 
 IDS_A_TOKEN = 4
 IDS_BEYOND = 100_000
@@ -31,17 +32,30 @@ _PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 
 _ENDLESS = re.compile(r"[*+]|\{\d*,\}")
 
-Chat = Sequence[Mapping[str, str]]
 Answer = dict[str, Any]
 
 
 def main() -> None:
-    """Read limits from the arguments and a request from standard input; write one line of JSON per answer."""
-    _limit(int(sys.argv[1]), int(sys.argv[2]))
-    request = json.load(sys.stdin)
-    tasks: dict[str, Callable[..., Iterator[Answer]]] = {"render": render, "encode": encode}
-    for answer in tasks[request.pop("task")](**request):
+    """Read limits from the arguments, and answer requests on standard input with lines of JSON.
+
+    With "render" as third argument every line is a conversation for a template, with the time limit for each. Otherwise
+    the input is one request to try a tokenizer.
+    """
+    seconds, memory = int(sys.argv[1]), int(sys.argv[2])
+    if sys.argv[3:] == ["render"]:
+        answers = render(**json.loads(sys.stdin.readline()), requests=_bounded_lines(seconds, memory))
+    else:
+        _limit(seconds, memory)
+        answers = encode(**json.load(sys.stdin))
+    for answer in answers:
         print(json.dumps(answer), flush=True)
+
+
+def _bounded_lines(seconds: int, memory: int) -> Iterator[Any]:
+    """Yield the requests of standard input, with a new limit of CPU time at each."""
+    for line in sys.stdin:
+        _limit(int(time.process_time()) + seconds, memory)
+        yield json.loads(line)
 
 
 def _limit(seconds: int, memory: int) -> None:
@@ -51,7 +65,7 @@ def _limit(seconds: int, memory: int) -> None:
     except ImportError:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     try:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     except (OSError, ValueError):
@@ -61,15 +75,18 @@ def _limit(seconds: int, memory: int) -> None:
 # ---------------------------------------------------------------- chat templates
 
 
-def render(template: str, variables: Mapping[str, Any], chats: Sequence[Chat]) -> Iterator[Answer]:
-    """Render each chat with the header of the next reply, or report its error."""
+def render(template: str, variables: Mapping[str, Any], requests: Iterable[Mapping[str, Any]]) -> Iterator[Answer]:
+    """Render each chat, with the header of the next reply if asked, or report its error. Stop beyond the limits."""
     compiled = None
-    for chat in chats:
+    for request in requests:
         try:
             compiled = compiled or _environment().from_string(template)
-            text = compiled.render(messages=chat, tools=None, documents=None, add_generation_prompt=True, **variables)
-            if len(text) > LONGEST_TEXT:
-                yield {"spent": f"writes more than {LONGEST_TEXT:,} characters"}
+            text = compiled.render(
+                messages=request["chat"], documents=None, add_generation_prompt=request["header"],
+                **{"tools": None, **variables},
+            )  # fmt: skip
+            if len(text) > LONGEST_TEXT + GROWTH * sum(len(message["content"]) for message in request["chat"]):
+                yield {"spent": f"writes {len(text):,} characters"}
                 return
             yield {"text": text}
         except MemoryError:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import nn
@@ -29,6 +28,7 @@ from align_echo.errors import MissingDataError, UsageError, first_line
 from align_echo.models.endpoint import Endpoint, read_endpoint
 from align_echo.models.local import POCKET
 from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import run_bounded
 from align_echo.models.local.engine_process import EngineGroup, EngineSettings, ProcessEngine
@@ -65,7 +65,7 @@ def check_tokenizer(folder: Path) -> None:
     file = folder / "tokenizer.json"
     if not file.is_file():
         return
-    answers, excess = run_bounded({"task": "encode", "file": str(file.resolve()), "texts": _PROBES})
+    answers, excess = run_bounded({"file": str(file.resolve()), "texts": _PROBES})
     if answers and "error" in answers[-1]:
         raise UsageError(f"{file.name} holds no tokenizer that can be used: {answers[-1]['error']}")
     if excess:
@@ -79,7 +79,7 @@ def check_tokenizer(folder: Path) -> None:
 # ---------------------------------------------------------------- load and run a model by name
 
 DTYPES = ("float32", "bfloat16", "float16")
-_HASHED = ("*.json", "*.jinja", "*.safetensors")
+_HASHED = ("*.json", "*.jinja", "additional_chat_templates/*.jinja", "*.safetensors")
 _MOST_ENDS = 1_000
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 
@@ -99,12 +99,20 @@ def pocket_folder() -> Path:
 
 
 def run_transformers(
-    source: str, *, name: str, device: str = "", dtype: str = "", slots: int = SLOTS, context: int = 0
+    source: str,
+    *,
+    name: str,
+    device: str = "",
+    dtype: str = "",
+    slots: int = SLOTS,
+    context: int = 0,
+    chat: ChatFormat = OWN_FORMAT,
 ) -> LocalModel:
     """Run a model from a folder or the hub in this process; reuse a running model with the same settings.
 
     `device` is a torch device (default: a GPU if there is one). `dtype` is one of `DTYPES` (default: float32 on a CPU,
-    the files' dtype on a GPU). Raises `UsageError` or `MissingDataError` for unusable files.
+    the files' dtype on a GPU). `chat` is as in `ChatEncoder`. Raises `UsageError` or `MissingDataError` for
+    unusable files.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -120,12 +128,12 @@ def run_transformers(
         need = read_checked_files(source, lambda: source_memory(source, kind, device=device, context=context))
         LOGGER.info("%s", POOL.describe(name, need, device=device))
         model = read_checked_files(source, lambda: read_strange_model(AutoModelForCausalLM, source, kind))
-        encoder = load_encoder(source)
+        encoder = load_encoder(source, chat)
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)
         commit = str(getattr(model.config, "_commit_hash", None) or "")
-        return LocalModel(engine, encoder, weights=weights or commit)
+        return LocalModel(engine, encoder, weights=encoder.identify(weights or commit))
 
-    return _shared((name, source, weights, device, kind, slots, context), start)
+    return _shared((name, source, weights, device, kind, slots, context, chat), start)
 
 
 def source_memory(source: str, kind: str, *, device: str = "cpu", context: int = 0) -> ModelMemory:
@@ -183,7 +191,7 @@ def run_pocket() -> LocalModel:
     return _shared((POCKET, weights), start)
 
 
-def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
+def run_in_processes(source: str, *, name: str, processes: int, chat: ChatFormat = OWN_FORMAT) -> LocalModel:
     """Run a model as `run_transformers` does, in `processes` processes with one torch thread each.
 
     Raises as `run_transformers`, and `ModelError` if a process cannot start.
@@ -194,8 +202,8 @@ def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
         need = read_checked_files(source, lambda: source_memory(source, "float32"))
         LOGGER.info("%s", POOL.describe(name, need, copies=processes))
         POOL.join(processes * need.fixed)
-        settings = EngineSettings(source, name, memory=POOL.limit() // processes)
-        encoder = load_encoder(source)
+        settings = EngineSettings(source, name, memory=POOL.limit() // processes, chat=chat)
+        encoder = load_encoder(source, chat)
         engines = {f"process {n}": ProcessEngine(settings) for n in range(1, processes + 1)}
         try:
             fleet = EngineGroup(list(engines), lambda address: engines[address].wait_until_ready())
@@ -205,10 +213,12 @@ def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
             raise
         return LocalModel(fleet, encoder, weights=next(iter(engines.values())).weights)
 
-    return _shared(("processes", name, source, weights, processes), start)
+    return _shared(("processes", name, source, weights, processes, chat), start)
 
 
-def run_server(model: str, *, base_url: str | Endpoint | None = None) -> LocalModel:
+def run_server(
+    model: str, *, base_url: str | Endpoint | None = None, chat: ChatFormat = OWN_FORMAT
+) -> LocalModel:
     """Use the model on a vLLM server. Its tokenizer is read from the path or hub name reported by the server."""
     from align_echo.models.local.vllm_server import VllmServer
 
@@ -216,31 +226,32 @@ def run_server(model: str, *, base_url: str | Endpoint | None = None) -> LocalMo
 
     def start() -> LocalModel:
         server = VllmServer(model, base_url=endpoint)
-        return LocalModel(server, load_encoder(server.root))
+        return LocalModel(server, load_encoder(server.root, chat))
 
-    return _shared(("server", model, endpoint.url), start)
+    return _shared(("server", model, endpoint.url, chat), start)
 
 
-def run_vllm(source: str) -> LocalModel:
+def run_vllm(source: str, *, chat: ChatFormat = OWN_FORMAT) -> LocalModel:
     """Run the model of a folder or hub name on vLLM in this process."""
     from align_echo.models.local.vllm_engine import VllmEngine
 
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
     def start() -> LocalModel:
-        return LocalModel(VllmEngine(source), load_encoder(source), weights=weights)
+        encoder = load_encoder(source, chat)
+        return LocalModel(VllmEngine(source), encoder, weights=encoder.identify(weights))
 
-    return _shared(("vllm", source, weights), start)
+    return _shared(("vllm", source, weights, chat), start)
 
 
-def load_encoder(source: str) -> ChatEncoder:
+def load_encoder(source: str, chat: ChatFormat = OWN_FORMAT) -> ChatEncoder:
     """Build the encoder for a folder's or hub name's tokenizer, with the end tokens of its generation settings."""
     source = tokenizer_source(source)
     if Path(source).is_dir() and not _has_tokenizer(source):
         advice = _model_within(source) or "save it there too (tokenizer.json)"
         raise MissingDataError(f"{source} holds no tokenizer: {advice}")
     tokenizer = load_tokenizer(source)
-    return ChatEncoder(tokenizer, stop_ids=_end_tokens(source))
+    return ChatEncoder(tokenizer, stop_ids=_end_tokens(source), chat=chat)
 
 
 def tokenizer_source(source: str) -> str:
@@ -577,15 +588,3 @@ class PocketTokenizer:
         except Exception as error:  # `tokenizers` raises nothing narrower
             raise ValueError(str(error)) from error
         self.eos_token_id = self.backend_tokenizer.token_to_id(settings["eos_token"])
-
-    def get_vocab(self) -> dict[str, int]:
-        """Return the id of each token."""
-        return self.backend_tokenizer.get_vocab()
-
-    def apply_chat_template(
-        self, chat: list[dict[str, str]], *, chat_template: str, tokenize: bool, add_generation_prompt: bool
-    ) -> str:
-        """Render a chat as text; `tokenize` is False."""
-        jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        settings: dict[str, Any] = {"messages": chat, "add_generation_prompt": add_generation_prompt}
-        return jinja.from_string(chat_template).render(**settings)

@@ -48,7 +48,9 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
         torch.set_num_threads(settings.threads)
         POOL.set_limit(settings.memory)
         is_pocket = settings.name == POCKET
-        model = run_pocket() if is_pocket else run_transformers(settings.source, name=settings.name)
+        model = run_pocket() if is_pocket else run_transformers(
+            settings.source, name=settings.name, chat=settings.chat
+        )
         engine: Any = model.engine
     except Exception as error:
         say(portable(error, ModelError))

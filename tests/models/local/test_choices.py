@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
 from align_echo.models.drawing import choose, draw, model_for_sample
-from align_echo.models.local.chat import LocalModel, conversation_ids, first_differing
+from align_echo.models.local.chat import LocalModel, first_differing
 from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.types import Message, WordChoice
@@ -206,7 +206,7 @@ def test_a_conversation_goes_on_from_the_ids_that_were_sampled(model, reference)
         reply = model.complete(messages, temperature=1.0, max_tokens=6)
         messages += [Message(role="assistant", content=reply.text.strip() or "(no reply)", tokens=reply.tokens)]
         messages += [user(observation)]
-    before, gained = conversation_ids(ENCODER, messages)
+    before, gained = ENCODER.conversation(messages)
     (answer,) = choose(model, [messages], WORDS)
     assert isinstance(answer, WordChoice)
     assert answer.logprobs is not None

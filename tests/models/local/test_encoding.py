@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from align_echo.errors import UsageError
-from align_echo.models.local.encoding import CHATML_TEMPLATE, ChatEncoder
+from align_echo.models.local.chat_template import CHATML_TEMPLATE
+from align_echo.models.local.encoding import ChatEncoder
 from align_echo.types import Message
-from tests.models.local.tiny import CHATML, QWEN, tiny_backend, tiny_encoder, tiny_tokenizer
+from tests.models.local.tiny import CHATML, QWEN, tiny_encoder, tiny_tokenizer
 
 TOKENIZERS = {"tiny": tiny_tokenizer(), "qwen": tiny_tokenizer(QWEN)}
 ENCODERS = {name: ChatEncoder(tokenizer) for name, tokenizer in TOKENIZERS.items()}
 
-REWRITING = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if loop.last or m.role != 'assistant' %}{{ m.content }}"
-    "{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-COUNTING = CHATML_TEMPLATE.replace("message.role +", "message.role + (loop.index0 | string)[:message.role == 'user'] +")
 UNCLOSED = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
 
 hostile = st.lists(
@@ -96,29 +90,10 @@ def test_a_chat_to_train_on_ends_with_a_reply():
         tiny_encoder().supervised(chat("s", "u"))
 
 
-@pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        (REWRITING, "rewrites earlier turns"),
-        (COUNTING, "writes later turns otherwise than earlier ones"),
-        (None, "there is no chat template"),
-    ],
-)
-def test_a_template_that_does_not_only_append_gives_way_to_chatml_with_one_warning(template, reason):
+def test_a_tokenizer_without_a_template_is_refused_and_the_option_named():
     tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = template
-    with pytest.warns(UserWarning, match=f"{reason}; plain ChatML is used") as seen:
-        encoder = ChatEncoder(tokenizer)
-    assert len(seen) == 1
-    assert encoder.opening(chat("s", "u", "a", "u")) == tiny_encoder().opening(chat("s", "u", "a", "u"))
-
-
-def test_a_template_that_rewrites_is_refused_where_chatml_cannot_be_written():
-    backend = tiny_backend(("<|endoftext|>", "<s>", "</s>"))
-    make: Callable[..., PreTrainedTokenizerBase] = PreTrainedTokenizerFast
-    tokenizer = make(tokenizer_object=backend, eos_token="</s>")
-    tokenizer.chat_template = REWRITING.replace("<|im_start|>", "<s>").replace("<|im_end|>", "</s>")
-    with pytest.raises(UsageError, match="cannot hold a conversation by token ids"):
+    tokenizer.chat_template = None
+    with pytest.raises(UsageError, match="there is no chat template; choose one by --chat-template FILE"):
         ChatEncoder(tokenizer)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
 import re
 import shutil
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,15 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, NemotronConfig, StableLmConfig
 
 from align_echo.errors import UsageError
-from align_echo.models.local import encoding, foreign_process
-from align_echo.models.local.encoding import CHATML_TEMPLATE, ChatEncoder, UnboundedTemplateError, rendered
-from align_echo.models.local.engine import BoundedOutcome, run_bounded
+from align_echo.models.local import chat_template, foreign_process
+from align_echo.models.local.chat_template import (
+    CHATML_TEMPLATE,
+    ChatTemplate,
+    TemplateProcess,
+    UnboundedTemplateError,
+    marked_chat,
+)
+from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.loading import check_tokenizer, load_encoder, run_transformers
 from align_echo.types import Message
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
@@ -80,18 +88,26 @@ UNBOUNDED = {
 
 @pytest.mark.parametrize("how", UNBOUNDED)
 def test_a_template_without_bounds_is_refused(how, folder, monkeypatch):
-    monkeypatch.setattr(encoding, "_SECONDS", 1)
+    monkeypatch.setattr(chat_template, "SECONDS", 1)
     (folder / "chat_template.jinja").write_text(UNBOUNDED[how])
     with pytest.raises(UsageError, match="chat template"):
         load_encoder(str(folder))
 
 
-def test_a_template_that_is_refused_says_what_it_does(folder, monkeypatch):
-    monkeypatch.setattr(encoding, "_SECONDS", 1)
-    tokenizer = tiny_tokenizer()
-    for how, words in (("loops", "needs more than 1 s of computing"), ("writes much", "more than 1,000,000 char")):
+def test_a_template_that_is_refused_says_what_it_does(monkeypatch):
+    monkeypatch.setattr(chat_template, "SECONDS", 1)
+    for how, words in (("loops", "needs more than 1 s of computing"), ("writes much", "writes 2,000,0.. characters")):
         with pytest.raises(UnboundedTemplateError, match=words):
-            rendered(tokenizer, UNBOUNDED[how], ("user",))
+            ChatTemplate(UNBOUNDED[how], {})
+
+
+def test_a_template_that_loops_late_ends_the_conversation_and_no_other(monkeypatch):
+    monkeypatch.setattr(chat_template, "SECONDS", 1)
+    template = ChatTemplate(UNBOUNDED["loops in a long chat"], {})
+    short, long = (marked_chat(("user", "assistant") * turns) for turns in (1, 3))
+    with pytest.raises(UnboundedTemplateError, match="to write 6 messages, its chat template needs more than 1 s"):
+        template.text(long)
+    assert template.text(short) == "<user>Xq0qX</user><assistant>Xq1qX</assistant>"
 
 
 HONEST = {
@@ -118,32 +134,34 @@ HONEST = {
 
 @pytest.mark.parametrize("form", HONEST)
 def test_a_template_within_bounds_writes_what_transformers_writes(form):
-    tokenizer, template = tiny_tokenizer(), HONEST[form]
+    tokenizer = tiny_tokenizer()
     tokenizer.add_special_tokens({"bos_token": "<|endoftext|>"})
+    process = TemplateProcess(HONEST[form], tokenizer.special_tokens_map)
     for roles in (("user",), ("system", "user"), ("system", "user", *("assistant", "user") * 3), ("tool",)):
-        chat = [{"role": role, "content": encoding.MARK.format(number=n)} for n, role in enumerate(roles)]
+        chat = marked_chat(roles)
         why = ""
         try:
             text = tokenizer.apply_chat_template(
-                chat, chat_template=template, tokenize=False, add_generation_prompt=True
+                chat, chat_template=HONEST[form], tokenize=False, add_generation_prompt=True
             )
         except Exception as error:
             why = " ".join(str(error).split())
         if why:
             with pytest.raises(UsageError, match=re.escape(why)):
-                rendered(tokenizer, template, roles)
+                process.write(chat, True)
         else:
-            assert rendered(tokenizer, template, roles) == text
+            assert process.write(chat, True) == text
 
 
-def test_a_conversation_renders_in_one_process_whatever_its_length(monkeypatch):
-    asked = []
+def test_conversations_are_written_in_one_process_which_ends_with_the_template(monkeypatch):
+    started = []
 
-    def counted(request: dict[str, Any], *, seconds: int) -> BoundedOutcome:
-        asked.append(request)
-        return run_bounded(request, seconds=seconds)
+    class Counted(subprocess.Popen[str]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
 
-    monkeypatch.setattr(encoding, "run_bounded", counted)
+    monkeypatch.setattr(subprocess, "Popen", Counted)
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = CHATML_TEMPLATE + "{# of somebody else #}"
     chat = [Message(role="system", content="be brief"), Message(role="user", content="what now?")]
@@ -151,7 +169,11 @@ def test_a_conversation_renders_in_one_process_whatever_its_length(monkeypatch):
     for turn in range(12):
         chat += [Message(role="assistant", content="look"), Message(role="user", content=f"You see {turn} mugs.")]
         assert encoder.opening(chat) == ChatEncoder(tiny_tokenizer()).opening(chat)
-    assert len(asked) == 1
+    (process,) = started
+    assert process.poll() is None
+    del encoder
+    gc.collect()
+    assert process.returncode is not None
 
 
 # ---------------------------------------------------------------- configurations

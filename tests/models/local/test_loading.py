@@ -109,7 +109,7 @@ def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch):
         ("cut", "no model can be loaded from"),
         ("lack", r"the files of \S+ lack 1 of the model's weights, such as model.norm.weight"),
         ("no tokenizer", "holds no tokenizer"),
-        ("no template", r"there is no chat template; give it a template \(chat_template.jinja\)"),
+        ("no template", r"there is no chat template; choose one by --chat-template FILE"),
     ],
 )
 def test_files_that_are_spoilt_are_refused_in_one_line(folder, spoil, message):

@@ -9,7 +9,7 @@ import torch
 from gguf import GGUFWriter
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from align_echo.models.local.encoding import CHATML_TEMPLATE
+from align_echo.models.local.chat_template import CHATML_TEMPLATE
 from tests.models.local.tiny import CHATML, tiny_backend
 
 NAMES = {

@@ -1,0 +1,230 @@
+"""A model's chat template: the text of a conversation, as `transformers` writes it.
+
+Templates come with models of others, so they run in a process with limits of time and memory (`foreign_process.py`).
+The project's own template needs none. Messages are first put in the form that the template accepts: a system message
+may become part of the first user message, and neighbours of one role may become one message. Not here: token ids.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align_echo.base.files import read_text
+from align_echo.base.plain_yaml import parse_json
+from align_echo.errors import ModelError, UsageError
+from align_echo.models.local.engine import MEMORY
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+CHATML_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""The project's own chat template (ChatML)."""
+
+MARK = "Xq{number}qX"
+"""Placeholder for a message's content; templates treat it as an ordinary word."""
+
+LONGEST_TEMPLATE = 1_000_000
+"""Maximum characters of a template; published models have up to 20,000."""
+
+SECONDS = 4
+"""CPU seconds that a template may use for one conversation."""
+
+Chat = list[dict[str, str]]
+"""Messages as templates take them: `role` and `content`."""
+
+_SCRIPT = Path(__file__).with_name("foreign_process.py")
+
+
+@dataclass(frozen=True)
+class ChatFormat:
+    """How a user wants conversations written: `template` is a file, or the name of one of the model's templates, and
+    `args` are the template's variables as JSON. Empty is the model's own. Raises `UsageError` for other `args`.
+    """
+
+    template: str = ""
+    args: str = ""
+
+    def __post_init__(self) -> None:
+        """Check that the variables are a JSON object."""
+        self.variables  # noqa: B018
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """Return the template's variables."""
+        try:
+            variables = parse_json(self.args or "{}")
+        except ValueError:
+            variables = None
+        if not isinstance(variables, dict):
+            example = '{"enable_thinking": false}'
+            raise UsageError(f"--template-args takes a JSON object, such as {example}, not {self.args}")
+        return variables
+
+
+OWN_FORMAT = ChatFormat()
+"""The model's own."""
+
+
+class UnboundedTemplateError(UsageError):
+    """A chat template that loops, grows, or crashes its renderer."""
+
+
+class ChatTemplate:
+    """A template with the variables it reads beside the messages. Thread-safe.
+
+    Raises `UsageError` if the template refuses a conversation of user and assistant, or leaves messages out.
+    """
+
+    def __init__(self, source: str, variables: Mapping[str, Any]) -> None:
+        if len(source) > LONGEST_TEMPLATE:
+            raise UnboundedTemplateError(f"its chat template has more than {LONGEST_TEMPLATE:,} characters")
+        self.source = source
+        self._write: Callable[[Chat, bool], str] = _write_chatml
+        if source.rstrip("\n") != CHATML_TEMPLATE:
+            self._write = TemplateProcess(source, variables).write
+            self._check_content()
+
+    def text(self, chat: Chat) -> str:
+        """Write the conversation up to the header of the next reply. Raises `UsageError` if the template refuses it."""
+        return self._write(self._accepted(chat), True)
+
+    def _accepted(self, chat: Chat) -> Chat:
+        """Put messages in a form that the template accepts."""
+        if self._write is _write_chatml:
+            return chat
+        if not self._takes_system:
+            chat = [{**message, "role": "user"} if message["role"] == "system" else message for message in chat]
+        if not self._takes_system or not self._takes_neighbours:
+            runs = [(role, list(run)) for role, run in groupby(chat, key=lambda message: message["role"])]
+            chat = [{"role": role, "content": "\n\n".join(each["content"] for each in run)} for role, run in runs]
+        return chat
+
+    @cached_property
+    def _takes_system(self) -> bool:
+        return self._writes_all(("system", "user"))
+
+    @cached_property
+    def _takes_neighbours(self) -> bool:
+        return self._writes_all(("user", "user"))
+
+    def _writes_all(self, roles: Sequence[str]) -> bool:
+        """Return whether the template writes messages of these roles, each of them once."""
+        try:
+            text = self._write(marked_chat(roles), True)
+        except UnboundedTemplateError:
+            raise
+        except UsageError:
+            return False
+        return all(text.count(MARK.format(number=number)) == 1 for number in range(len(roles)))
+
+    def _check_content(self) -> None:
+        roles = ("user", "assistant", "user")
+        text = self._write(marked_chat(roles), True)
+        for number, role in enumerate(roles):
+            if text.count(MARK.format(number=number)) != 1 and role == "user":
+                raise UsageError("the chat template does not write every message once")
+
+
+def marked_chat(roles: Sequence[str]) -> Chat:
+    """Return a conversation of marks in these roles."""
+    return [{"role": role, "content": MARK.format(number=number)} for number, role in enumerate(roles)]
+
+
+def find_template(tokenizer: PreTrainedTokenizerBase, choice: str = "") -> str:
+    """Return a tokenizer's template: its only one, its default, or the one that `choice` names; or that of a file.
+
+    Raises `UsageError` if there is none.
+    """
+    templates = tokenizer.chat_template
+    named = dict(templates) if isinstance(templates, Mapping) else {"default": templates} if templates else {}
+    if choice and choice not in named:
+        try:
+            return read_text(Path(choice))
+        except (OSError, UnicodeDecodeError):
+            names = f", nor is it one of the model's own ({', '.join(map(str, named))})" if named else ""
+            raise UsageError(f"--chat-template {choice}: no template can be read from this file{names}") from None
+    template = named.get(choice or "default")
+    if not isinstance(template, str):
+        names = f"only chat templates named {', '.join(map(str, named))}" if named else "no chat template"
+        raise UsageError(f"there is {names}; choose one by --chat-template FILE{' or NAME' if named else ''}")
+    return template
+
+
+def _write_chatml(chat: Chat, header: bool) -> str:
+    text = "".join([f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in chat])
+    return text + "<|im_start|>assistant\n" if header else text
+
+
+class TemplateProcess:
+    """A process that renders one template, a conversation at a time. It ends with this process, or when unused."""
+
+    def __init__(self, template: str, variables: Mapping[str, Any]) -> None:
+        self._setup = json.dumps({"template": template, "variables": dict(variables)}, default=str)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._owner = 0
+
+    def write(self, chat: Chat, header: bool) -> str:
+        """Render a conversation. Raises `UsageError` if the template refuses it, `UnboundedTemplateError`."""
+        with self._lock:
+            if self._process is None or self._owner != os.getpid():
+                self._start()
+            line = self._ask(json.dumps({"chat": chat, "header": header}))
+        answer = json.loads(line) if line else {"spent": f"needs more than {SECONDS} s of computing, or crashes"}
+        if "text" in answer:
+            return str(answer["text"])
+        if "spent" in answer:
+            raise UnboundedTemplateError(f"to write {len(chat)} messages, its chat template {answer['spent']}")
+        roles = ", ".join(message["role"] for message in chat) or "no role"
+        raise UsageError(f"the chat template refuses messages of {roles}: {answer['error']}")
+
+    def _start(self) -> None:
+        command = [sys.executable, "-I", str(_SCRIPT), str(SECONDS), str(MEMORY), "render"]
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
+            )
+        except OSError as error:
+            raise ModelError(f"no process can be started to run the chat template in: {error}") from error
+        self._owner = os.getpid()
+        self._end = weakref.finalize(self, _end, self._process, self._owner)
+        self._ask(self._setup, answered=False)
+
+    def _ask(self, request: str, *, answered: bool = True) -> str:
+        """Send a line and return the answer's line; "" if the process has ended."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            return ""
+        try:
+            process.stdin.write(f"{request}\n")
+            process.stdin.flush()
+            line = process.stdout.readline() if answered else ""
+        except OSError:
+            line = ""
+        if answered and not line:
+            self._end()
+            self._process = None
+        return line
+
+
+def _end(process: subprocess.Popen[str], owner: int) -> None:
+    """End a process, unless this one was forked from its owner."""
+    if owner == os.getpid():
+        process.kill()
+        process.communicate()
