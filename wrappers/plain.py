@@ -22,7 +22,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,8 @@ class TextEnvironment:
     `save(env)` returns a state that later actions leave alone, and `restore(env, state)` goes back to it, also from
     another task; both get the environment as `make` returns it. With `global_random`, `random` and `numpy.random` are
     seeded by the task for each episode and are the caller's own again after each call: for an environment that draws
-    from them. `tools` are the JSON schemas of the environment's own tools.
+    from them. `tools` are the JSON schemas of the environment's own tools. `idle(env)` returns the reward of a turn that
+    sends no action, as after a reply that cannot be read; such turns are not replayed, so it needs `save`.
     """
 
     make: Callable[[], gym.Env[str, str]]
@@ -94,6 +95,7 @@ class TextEnvironment:
     restore: Callable[[Any, Any], None] | None = None
     global_random: bool = False
     tools: tuple[Mapping[str, JsonValue], ...] = ()
+    idle: Callable[[Any], float] | None = None
 
     def __post_init__(self) -> None:
         """Check the declaration. Raises `UsageError` if no episode could follow it."""
@@ -128,7 +130,9 @@ class TextEnvironment:
             raise UsageError(f"read_only_actions are several texts: write ({self.read_only_actions!r},)")
         if (self.save is None) != (self.restore is None):
             raise UsageError("save and restore belong together: declare both, or neither")
-        for field_name in ("task_type", "is_invalid", "expert", "distance", "save", "restore"):
+        if self.idle is not None and self.save is None:
+            raise UsageError("idle turns cannot be replayed: declare save and restore with idle")
+        for field_name in ("task_type", "is_invalid", "expert", "distance", "save", "restore", "idle"):
             value = getattr(self, field_name)
             if value is not None and not callable(value):
                 raise UsageError(f"{field_name} is a function, not {value!r}")
@@ -380,6 +384,15 @@ class PlainEnv(TextEnv):
         return EngineState(
             text, self._score(), self._won, bool(terminated), self._listed_actions(info), self._return, bool(truncated)
         )
+
+    def pass_turn(self) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Count a turn without an action, at the declared price."""
+        self._check_running()
+        before = self._state.score
+        if self._declared.idle is not None:
+            self._return += float(self._declared.idle(self._inner))
+            self._state = replace(self._state, score=self._score(), won=self._won, raw_score=self._return)
+        return self._end_turn(self._state.observation, self._state.score - before, None)
 
     def _probe(self, action: str) -> str:
         """Answer a read-only action, then replay the episode up to this point."""

@@ -50,6 +50,7 @@ def connect(name: str) -> TextEnvironment:
         summary=f"{game} of TextArena",
         goal=first.prompt.strip().partition("\n")[0],
         action_format=" | ".join(moves) or ACTION_FORMAT,
+        is_invalid=lambda text: "attempted an invalid move. Reason: " in text,
         global_random=True,
         save=lambda env: copy.deepcopy(env.game),
         restore=_Game.put,
