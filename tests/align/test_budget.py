@@ -244,6 +244,7 @@ REPLAYED = TextEnvironment(Doors, return_range=(-4.0, 2.0), action_format="open 
 def test_a_dry_run_says_what_replays_cost_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("align_echo.align.generation.STEPS_PER_WALK", 10**7)
+    monkeypatch.setattr("align_echo.align.generation.RESTORED_SECONDS", 0.0)
     command = ["generate-interface", "--env", f"{__name__}:REPLAYED", "--agent", f"{__name__}:Agent", "--dry-run"]
     assert main([*command, "--backend", "probe"]) == 0
     shown = capsys.readouterr().out
