@@ -71,8 +71,8 @@ class TextEnvironment:
     `save(env)` returns a state that later actions leave alone, and `restore(env, state)` goes back to it, also from
     another task; both get the environment as `make` returns it. With `global_random`, `random` and `numpy.random` are
     seeded by the task for each episode and are the caller's own again after each call: for an environment that draws
-    from them. `tools` are the JSON schemas of the environment's own tools. `idle(env)` returns the reward of a turn that
-    sends no action, as after a reply that cannot be read; such turns are not replayed, so it needs `save`.
+    from them. `tools` are the JSON schemas of the environment's own tools. `idle(env)` returns the reward of a turn
+    without an action, as after a reply that cannot be read; such turns are not replayed, so it needs `save`.
     """
 
     make: Callable[[], gym.Env[str, str]]

@@ -390,7 +390,7 @@ def _report_progress(progress: Progress, made_of: Sequence[str]) -> OnEvent:
         elif event.kind == "iteration-started":
             progress.stage(f"iteration {event.iteration}", event.total, event.done)
         elif event.kind == "trajectory":
-            progress.episode(bool(event.won))
+            progress.episode(event.won)
             if event.fault is not None:
                 progress.broke(event.task_id, event.fault)
         elif event.kind != "run-finished":

@@ -70,7 +70,7 @@ def export_interface(interface: Interface, file: Path, *, games: str = "") -> bo
     """Write an interface to a single file; `games` names the environment's task collection.
 
     Keys and passwords are removed first. Returns True if the source held any, which changes its hash. Raises
-    `UsageError` if the file exists or its or the interface's name is unfit, and `InterfaceError` if the source does not parse any more.
+    `UsageError` if the file exists or a name is unfit, and `InterfaceError` if the source does not parse any more.
     """
     if file.exists() or file.is_symlink():
         raise UsageError(f"{file} is there already: name another file with --out")

@@ -310,10 +310,14 @@ class NoStep(gym.Env[str, str]):
 )
 def test_an_environment_of_another_shape_is_told_the_method_and_what_it_returns(world, message):
     kind: Any = type("Given", (Empty,), world) if isinstance(world, dict) else world
-    with pytest.raises((UsageError, EngineError), match=message) as error:
+
+    def play() -> None:
         env = TextEnvironment(kind).spec("empty").make("train")
         env.reset(options={"task": "0"})
         env.step("wait")
+
+    with pytest.raises((UsageError, EngineError), match=message) as error:
+        play()
     assert "\n" not in str(error.value)
 
 

@@ -45,7 +45,8 @@ def connect(name: str) -> TextEnvironment:
         limit = gym.spec(name).max_episode_steps or TURNS
         env = gym.make(name, disable_env_checker=True).unwrapped
     except gym.error.Error as error:
-        raise UsageError(f"gymnasium:{name}: {first_line(error)}") from error
+        listed = 'python -c "import gymnasium; gymnasium.pprint_registry()" lists them'
+        raise UsageError(f"gymnasium:{name}: {first_line(error).rstrip('.')}; {listed}") from error
     kind = type(env).__name__
     if isinstance(env.observation_space, gym.spaces.Text) and isinstance(env.action_space, gym.spaces.Text):
         return TextEnvironment(partial(gym.make, name, disable_env_checker=True), step_limit=limit)

@@ -11,7 +11,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from align_echo.errors import UsageError, first_line, require
+from align_echo.errors import UsageError, did_you_mean, first_line, require
 from align_echo.wrappers.plain import TextEnvironment
 
 UNKNOWN = "Unknown action."
@@ -31,7 +31,10 @@ def connect(name: str) -> TextEnvironment:
     try:
         level: Any = make().unwrapped
     except gym.error.Error as error:
-        raise UsageError(f"minigrid:{name}: {first_line(error)}") from error
+        levels = [level for level in gym.registry if level.startswith(("MiniGrid-", "BabyAI-"))]
+        listed = 'python -c "import gymnasium, minigrid; gymnasium.pprint_registry()" lists them'
+        hint = did_you_mean(name, levels)
+        raise UsageError(f"minigrid:{name}: {first_line(error).rstrip('.')}; {hint}{listed}") from error
     if not hasattr(level, "agent_view_size"):
         raise UsageError(f"{name} is no level of MiniGrid: their names begin with MiniGrid- or BabyAI-")
     limit = level.max_steps or max(_limit(level, seed) for seed in range(TRIED))
