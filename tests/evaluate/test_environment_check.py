@@ -11,7 +11,6 @@ import pytest
 
 import align_echo
 from align_echo.cli.main import main
-from align_echo.evaluate import environment_check
 from align_echo.evaluate.environment_check import SHIPPED_STEPS, CheckConfig, EnvironmentReport, check_environment
 from align_echo.interface.contract import load_interface, shipped_interfaces
 from align_echo.wrappers.catalogue import environment
@@ -124,7 +123,7 @@ class Still(Walk):
 def test_the_price_of_a_return_leaves_out_the_trials_of_copies(monkeypatch):
     """A trial of copies costs ten minutes on the clock, a return without a trial nothing."""
     late = [0.0]
-    monkeypatch.setattr(environment_check.time, "perf_counter", lambda: late[0])
+    monkeypatch.setattr("align_echo.evaluate.environment_check.time.perf_counter", lambda: late[0])
     tried = PlainEnv._try_copies
 
     def try_copies(env: PlainEnv, task_id: str, said: Sequence[str]) -> None:
