@@ -134,6 +134,32 @@ class Signed(Bare):
         return super().answer(verb, name[1:]) if name[:1] in ("#", "") else REFUSED
 
 
+class Reshown(Quay):
+    """Weigh, stamp, post. A parcel without its sign only shows the last page again; else a refusal tells nothing."""
+
+    limit = 12
+    refusal = REFUSED
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.seen, _ = super().reset(seed=seed)
+        return self.seen, {}
+
+    def shown(self, parcel: str) -> str:
+        return f"#{parcel}"
+
+    def answer(self, verb: str, name: str) -> str:
+        if verb in ("weigh", "stamp", "post") and name[:1] != "#":
+            return self.seen
+        answer = super().answer(verb, name[1:])
+        if (verb, answer) == ("weigh", DONE.format(verb, name[1:])):
+            self.seen = f"Label of {name}: {len(name)} stone."
+            return self.seen
+        return UNKNOWN if name and answer == REFUSED else answer
+
+    def allowed(self, verb: str, name: str) -> bool:
+        return {"stamp": ("weigh", name), "post": ("stamp", name)}.get(verb, ("", "")) in {*self.done, ("", "")}
+
+
 class Called(Quay):
     """JSON tool calls; a refusal tells nothing."""
 

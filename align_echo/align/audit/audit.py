@@ -45,7 +45,7 @@ from align_echo.interface.rules.vocabulary import NUMBERED
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.hint_watch import was_accepted
 from align_echo.wrappers.plain import PlainEnv
-from align_echo.wrappers.text_env import MAX_TEXT, EngineState, TextEnv
+from align_echo.wrappers.text_env import MAX_TEXT, EngineState, Snapshot, TextEnv
 
 # ---------------------------------------------------------------- claims of a message
 
@@ -286,7 +286,7 @@ class Auditor:
         raw, engine = self._env.state.observation, self._env.unwrapped
         silent = isinstance(engine, PlainEnv) and not engine.declares_refusals
         self._guesses = silent and not self._env.state.admissible_actions
-        self._texts = [("", f"{raw}\n{info['goal']}")]
+        self._texts = [("", raw), ("", str(info["goal"]))]
         self._looked = "\n".join(self._views()).lower()
         of_answers = (rule for rule in self._rules.rules if getattr(rule, "answers", None))
         known = {rule.text: TOLD[rule.kind] for rule in of_answers if rule.kind in TOLD}
@@ -544,6 +544,18 @@ class Auditor:
         self._env.restore(now)
         return differs or None
 
+    def _proves(self, fork: Snapshot, action: str, answer: str, changed: bool | None) -> bool | None:
+        """Check if an answer proves that an action was accepted in a fork: where nothing is seen to change, an answer
+        that was given before and is given to meaningless words as well is a refusal. None if unclear."""
+        form, _, names = action.partition(" ")
+        if changed or not names or answer not in [text for _, text in self._texts]:
+            return changed
+        now = self._env.snapshot()
+        self._env.restore(fork)
+        alike = self._env.step(" ".join([form, *(MEANINGLESS for _ in names.split())]))[0] == answer
+        self._env.restore(now)
+        return False if alike else None
+
     def _taken(self, action: str) -> bool | None:
         """Check in a fork if the engine accepts an action here."""
         return self._tried(action)[0]
@@ -562,7 +574,7 @@ class Auditor:
             accepted = self._took(before, action, answer)
             if fork is not None and not self._env.over:
                 changed = self._changed_since(fork)
-                accepted = accepted if changed or accepted is False else None
+                accepted = accepted and self._proves(fork, action, answer, changed)
             all_taken.append(Taken(accepted, changed))
         self._env.restore(snapshot)
         return all_taken
@@ -575,7 +587,10 @@ class Auditor:
         snapshot, before = self._env.snapshot(), self._signature()
         observation, over = self._env.step(action)[0], self._env.over
         took = self._took(snapshot.state, action, observation)
-        if over or took is not False or self._signature() != before:
+        if self._guesses and took is not False and not over:
+            took = self._proves(snapshot, action, observation, self._changed_since(snapshot))
+            self._env.restore(snapshot)
+        elif over or took is not False or self._signature() != before:
             self._env.restore(snapshot)
         return took, over
 

@@ -81,6 +81,7 @@ class RuleRuntime:
         self.texts = f"{opening}\n{task}"
         self.raw = opening
         self.page = self.news = rules.reader.page(opening)
+        self._stood = frozenset({self.page})
         self.effects: list[ActionTree] = []
         self._answered: list[tuple[ActionTree, str]] = []
         self.answers: list[str] = []
@@ -110,6 +111,7 @@ class RuleRuntime:
         """Take a text as the first page, where the opening says more than the environment's first observation."""
         self.raw = raw
         self.page = self.news = self.rules.reader.page(raw)
+        self._stood = frozenset({self.page})
 
     def branch(self) -> RuleRuntime:
         """Return a runtime that goes on from here by itself."""
@@ -132,7 +134,11 @@ class RuleRuntime:
         text = reader.lift(self.news, action, arguments, reading.tree.call_names if reading else ())
         answer = SAME if page == self.page and text not in refusals else text
         refused = answer in refusals
-        if reading and not refused and answer not in self.rules.unknown.get(reading.tree.form, ()):
+        unknown = self.rules.unknown.get(reading.tree.form if reading else "", ())
+        came_back = page in self._stood and SAME in (*refusals, *unknown)
+        idle = refused or came_back or (reading is None and any(text in each for each in self.rules.refusals.values()))
+        self._stood = self._stood | {page} if idle else frozenset({page})
+        if reading and not idle and answer not in unknown:
             self.effects.append(reading.tree)
             self._answered.append((reading.tree, page))
         self.answers.append(answer)

@@ -148,6 +148,14 @@ class Observer:
         text = self.reader.lift(news, action, reading.tree.arguments, reading.tree.call_names)
         return Instance(state, action, reading, text, page == self.page(state), child)
 
+    def shows_again(self, instance: Instance) -> bool:
+        """Whether an action of a form without any effect seen led to a page that was shown on the way before, and not
+        only just now: that is no news."""
+        page, state = self.page(instance.child), instance.state.parent
+        while state is not None and self.page(state) != page:
+            state = state.parent
+        return state is not None and not self.acts(instance.tree.form)
+
     def repeat(self, repeats: int) -> None:
         """Forget what was noted, and repeat refused actions from now on."""
         self.repeats = repeats
@@ -202,11 +210,20 @@ class Observer:
         others = [
             self.grammar.write(tree)
             for form in self.grammar.forms
-            if form in self.going_on and (tree := self._on_same_names(form, instance.tree)) is not None
+            if form in self._telling and (tree := self._on_same_names(form, instance.tree)) is not None
         ]
         own = [action for action, _ in self.spoken[instance.state.task_id].most_common(WITNESSES)]
-        spoken = [each for action in own for each in (self._exactly(action), action) if self.goes_on(each)]
+        spoken = [each for action in own for each in (self._exactly(action), action) if self._tells(each)]
         return list(dict.fromkeys([instance.action, *others[:WITNESSES], *spoken]))[: 2 * WITNESSES]
+
+    @property
+    def _telling(self) -> set[str]:
+        """Forms whose answers may tell an effect: those that did not always end the episode, and those that won it."""
+        return self.going_on | {form for form, _ in self.goals}
+
+    def _tells(self, action: str) -> bool:
+        reading = self.grammar.read(action)
+        return reading is None or reading.tree.form in self._telling
 
     def _exactly(self, action: str) -> str:
         """Return an action in its form's own wording."""
@@ -406,7 +423,7 @@ class Observer:
             return True
         if refusal == SAME or self.lists or self.acts(form):
             return bool(self.changed(instance))
-        return _first_word(answer) != _first_word(refusal)
+        return not self.shows_again(instance) and _first_word(answer) != _first_word(refusal)
 
 
 def _first_word(text: str) -> str:

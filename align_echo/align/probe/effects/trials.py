@@ -483,7 +483,7 @@ def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advic
         tree = apply_edit(instead[0].edit, at.reading, search.grammar, texts) if instead else None
         followed.append((rule, at, tree))
         tried = _send_step(search, rules, at.child, advice.step)
-        if tried is None or (needs and observer.answer(tried) in rules.refusals.get(tried.tree.form, ())):
+        if tried is None or (needs and _is_refused(observer, rules, tried)):
             took_effect = False
             break
         if not needs:
@@ -513,7 +513,7 @@ def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advic
             for each, where, _ in followed:
                 book.undecided[each.model_dump_json()].add(where.state.task_id)
             return
-        if observer.answer(again) not in rules.refusals.get(again.tree.form, ()):
+        if not _is_refused(observer, rules, again):
             for each, where, edited in followed:
                 book.count([each], where, passed=True, tree=edited)
             return
@@ -527,6 +527,12 @@ def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advic
     else:
         book.count_unknown(rule)
         book.hopeless[rule.model_dump_json()].append((where, edited or where.tree))
+
+
+def _is_refused(observer: Observer, rules: RuleSet, tried: Instance) -> bool:
+    """Whether an action was refused as the rules know it, or only showed an earlier page again."""
+    refused = observer.answer(tried) in rules.refusals.get(tried.tree.form, ())
+    return refused or (not tried.child.over and observer.shows_again(tried))
 
 
 def _send_step(search: FixSearch, rules: RuleSet, state: LabState, action: str) -> Instance | None:
