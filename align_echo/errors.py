@@ -237,8 +237,11 @@ def require(feature: str, extra: str, modules: Iterable[str], note: str = "") ->
 
 
 def did_you_mean(name: str, names: Iterable[str], *, most: int = 3, quoted: bool = False) -> str:
-    """Suggest the most similar names as a question with a trailing space; "" if none is similar."""
-    near = get_close_matches(name, list(names), n=most, cutoff=0.5)
+    """Suggest the most similar names, else those that hold it, as a question with a trailing space; "" for none."""
+    names = list(names)
+    near = get_close_matches(name, names, n=most, cutoff=0.5)
+    if not near and len(name) > 2:
+        near = [each for each in names if name.casefold() in each.casefold()][:most]
     near = [repr(each) for each in near] if quoted else near
     return f"did you mean {' or '.join(near)}? " if near else ""
 

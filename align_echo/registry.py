@@ -276,7 +276,14 @@ class Registry(Generic[Thing]):
     def _load(self, target: str, import_module: Callable[[str], ModuleType]) -> object:
         module_name, _, attribute = target.partition(":")
         failure = f"the module {module_name} of the {self.kind} {target!r} cannot be imported"
-        loaded: object = attempt(lambda: import_module(module_name), failure)
+
+        def imported() -> object:
+            try:
+                return import_module(module_name)
+            except UsageError as error:  # of a declaration in it
+                raise UsageError(f"{failure}: {error}") from error
+
+        loaded = attempt(imported, failure)
         for part in attribute.split("."):
             if not hasattr(loaded, part):
                 names = [public for public in vars(loaded) if not public.startswith("_")]

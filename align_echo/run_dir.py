@@ -33,6 +33,8 @@ from align_echo.types import Frozen, Trajectory
 
 CONFIG, SUMMARY, CHECKPOINTS = "config.json", "summary.json", "checkpoints"
 
+GENERATE = "generate-interface"
+
 VERSIONED = ("align-echo", "pydantic-monty", "gymnasium", "openai", "alfworld", "textworld")
 """Packages whose versions are recorded, if installed."""
 
@@ -100,6 +102,9 @@ class RunDir:
         if stored is None:
             raise UsageError(f"{path} is not the folder of a run: it has no readable {CONFIG}")
         if self.config is not None:
+            old, new = recorded_verb(stored), recorded_verb(self.config)
+            if old and new and old != new:
+                raise UsageError(f"{path} is a folder of {old}, not of {new}: name another --out")
             _check_same(path, *_by_content(flat(stored), flat(self.config)), self._compared)
 
     def begin(self) -> Self:
@@ -242,6 +247,12 @@ def agent_details(path: Path) -> dict[str, str]:
     config = json_object(path / CONFIG) or {}
     details = config.get("agent_details")
     return details if isinstance(details, dict) else {}
+
+
+def recorded_verb(config: Mapping[str, Any]) -> str:
+    """Return the verb of a run's settings; "" for anything else. A run of `generate-interface` does not record it."""
+    verb = config.get("command", GENERATE if {"backend", "iterations"} <= config.keys() else "")
+    return verb if isinstance(verb, str) else ""
 
 
 def is_run_by(path: Path, command: object) -> bool:

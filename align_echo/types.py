@@ -289,10 +289,11 @@ class Violation(Frozen):
 class HintEvent(Frozen):
     """State of one rule of an interface on one turn; a rule is a kind of sentence that names commands.
 
-    `fired`: such a hint was shown. `followed`: the action was the one named by the previous hint. `came_true`: the
-    followed hint did or did not do what it promised, if this turn settled it. `silenced`: its words are withheld from
-    here on or already were, about these objects or any. `weak`: it failed, but this says nothing against the rule: the
-    agent named objects unknown to the engine, or it had failed on these objects before.
+    `fired`: such a hint was shown; under a placebo, other words stood in its place. `followed`: the action was the one
+    named by the previous hint. `came_true`: the followed hint did or did not do what it promised, if this turn settled
+    it. `silenced`: its words are withheld from here on or already were, about these objects or any. `weak`: it failed,
+    but this says nothing against the rule: the agent named objects unknown to the engine, or it had failed on these
+    objects before.
     """
 
     rule: str

@@ -167,3 +167,11 @@ def test_a_metric_over_read_episodes_imports_no_module(tmp_path):
     with pytest.raises(UsageError, match=r"a trajectory names the environment 'kiosk:Kiosk'.*align_echo\.make"):
         align_echo.consecutive_invalid_share([episode(environment="kiosk:Kiosk")])
     assert "kiosk" not in sys.modules
+
+
+def test_a_declaration_that_is_refused_names_its_module(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    declared = "TextEnvironment(lambda: None, splits={'train': [3, 3], 'test': [4]})"
+    Path("twofold.py").write_text(f"import align_echo\nENV = align_echo.{declared}\n")
+    with pytest.raises(UsageError, match=r"module twofold .* the split 'train' names the task '3' 2 times"):
+        environment("twofold:ENV")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import gymnasium as gym
 
-from align_echo.errors import UsageError
+from align_echo.errors import UsageError, did_you_mean
 from align_echo.interface.contract import Interface
 from align_echo.registry import OURS, Registry, attempt, name_beside, with_article
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -93,10 +93,14 @@ def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
         return ENVIRONMENTS.get(name) if name in ENVIRONMENTS.entries() else _registered(name, name)
     try:
         return ENVIRONMENTS.get(ours or name)
-    except UsageError:
+    except UsageError as error:
         module, _, gym_id = name.partition(":")  # importing the module may have registered the id
+        if not gym_id:
+            elsewhere = ", ".join(f"{each}:NAME" for each in CONNECTORS.entries())
+            raise UsageError(f"{error}; one of another package is {elsewhere}") from None
         if gym_id not in gym.registry:
-            raise
+            hint = did_you_mean(module, CONNECTORS.entries()) if name not in ENVIRONMENTS.entries() else ""
+            raise UsageError(f"{error}; {hint.strip()}" if hint else str(error)) from error
         entry_point = gym.spec(gym_id).entry_point
         if isinstance(entry_point, str):  # gymnasium imports it later
             name_beside(entry_point.partition(":")[0], module)

@@ -21,11 +21,12 @@ import random
 import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -70,7 +71,8 @@ class TextEnvironment:
     `save(env)` returns a state that later actions leave alone, and `restore(env, state)` goes back to it, also from
     another task; both get the environment as `make` returns it. With `global_random`, `random` and `numpy.random` are
     seeded by the task for each episode and are the caller's own again after each call: for an environment that draws
-    from them. `tools` are the JSON schemas of the environment's own tools.
+    from them. `tools` are the JSON schemas of the environment's own tools. `idle(env)` returns the reward of a turn
+    without an action, as after a reply that cannot be read; such turns are not replayed, so it needs `save`.
     """
 
     make: Callable[[], gym.Env[str, str]]
@@ -94,6 +96,7 @@ class TextEnvironment:
     restore: Callable[[Any, Any], None] | None = None
     global_random: bool = False
     tools: tuple[Mapping[str, JsonValue], ...] = ()
+    idle: Callable[[Any], float] | None = None
 
     def __post_init__(self) -> None:
         """Check the declaration. Raises `UsageError` if no episode could follow it."""
@@ -110,8 +113,10 @@ class TextEnvironment:
         if both and self.train_split != self.test_split:
             raise UsageError(f"the splits {self.train_split!r} and {self.test_split!r} share the task {min(both)!r}")
         for split, values in self.splits.items():
-            if len({str(value) for value in values}) != len(values) or not values:
-                raise UsageError(f"the split {split!r} names a task twice, or none")
+            if not values:
+                raise UsageError(f"the split {split!r} names no task")
+            if (twice := Counter(map(str, values)).most_common(1)[0])[1] > 1:
+                raise UsageError(f"the split {split!r} names the task {twice[0]!r} {twice[1]} times")
             if not self.option and not all(isinstance(value, int) for value in values):
                 raise UsageError(f"tasks of the split {split!r} are no seeds: name the option of reset that takes them")
 
@@ -128,7 +133,9 @@ class TextEnvironment:
             raise UsageError(f"read_only_actions are several texts: write ({self.read_only_actions!r},)")
         if (self.save is None) != (self.restore is None):
             raise UsageError("save and restore belong together: declare both, or neither")
-        for field_name in ("task_type", "is_invalid", "expert", "distance", "save", "restore"):
+        if self.idle is not None and self.save is None:
+            raise UsageError("idle turns cannot be replayed: declare save and restore with idle")
+        for field_name in ("task_type", "is_invalid", "expert", "distance", "save", "restore", "idle"):
             value = getattr(self, field_name)
             if value is not None and not callable(value):
                 raise UsageError(f"{field_name} is a function, not {value!r}")
@@ -199,6 +206,9 @@ class _SavedState:
     earned: float
     chance: _Chance
 
+
+SHAPES = {"reset": "(text, info)", "step": "(text, reward, terminated, truncated, info)"}
+"""What each method of a plain environment returns; `info` is a dict."""
 
 TRIAL_TASKS = 2
 TRIAL_DRAWS = 4
@@ -302,7 +312,12 @@ class PlainEnv(TextEnv):
         self._declared = declared
         self._inner = _make_env(declared, contract.environment)
         if not isinstance(self._inner, gym.Env):
-            raise UsageError(f"{contract.environment} makes a {type(self._inner).__name__}, not a gymnasium.Env")
+            kind = with_article(type(self._inner).__name__)
+            methods = ", ".join(f"{method}() that returns {shape}" for method, shape in SHAPES.items())
+            raise UsageError(f"{contract.environment} makes {kind}, not a gymnasium.Env with {methods}")
+        for method, shape in SHAPES.items():
+            if getattr(type(self._inner.unwrapped), method) is getattr(gym.Env, method):
+                raise UsageError(f"{contract.environment} has no {method}(): write one that returns {shape}")
         self._goal = declared.goal
         self._return = 0.0
         self._says_won: bool | None = None
@@ -362,7 +377,7 @@ class PlainEnv(TextEnv):
             arguments = {"seed": int(str(value))}
         self._played, self._at_task = (), task_id
         self._chance = _Chance.of(task_id)
-        observation, info = self._with_chance(lambda: self._inner.reset(**arguments))
+        observation, info = self._answer_of("reset", lambda: self._inner.reset(**arguments))
         self._return = 0.0
         self._says_won = _read_won(info)
         self._goal = info["goal"] if isinstance(info.get("goal"), str) else self._declared.goal
@@ -372,7 +387,7 @@ class PlainEnv(TextEnv):
 
     def _act(self, action: str) -> EngineState:
         played, self._played = self._played, ()  # of no known state, if the environment breaks here
-        observation, reward, terminated, truncated, info = self._with_chance(lambda: self._inner.step(action))
+        observation, reward, terminated, truncated, info = self._answer_of("step", lambda: self._inner.step(action))
         self._return += float(reward)
         self._says_won = _read_won(info)
         text = self._text(observation)
@@ -381,12 +396,35 @@ class PlainEnv(TextEnv):
             text, self._score(), self._won, bool(terminated), self._listed_actions(info), self._return, bool(truncated)
         )
 
+    def pass_turn(self) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Count a turn without an action, at the declared price."""
+        self._check_running()
+        before = self._state.score
+        if self._declared.idle is not None:
+            self._return += float(self._declared.idle(self._inner))
+            self._state = replace(self._state, score=self._score(), won=self._won, raw_score=self._return)
+        return self._end_turn(self._state.observation, self._state.score - before, None)
+
     def _probe(self, action: str) -> str:
         """Answer a read-only action, then replay the episode up to this point."""
         before = self._save()
         text = self._act(action).observation
         self._restore(self._task_id, before)
         return text
+
+    def _answer_of(self, method: str, call: Callable[[], Any]) -> Any:
+        """Call a method of the environment. Raises `EngineError` or `UsageError` that name it and what it returns."""
+        name, shape = self.contract.environment, SHAPES[method]
+        try:
+            answer = self._with_chance(call)
+        except AlignEchoError:
+            raise
+        except Exception as error:
+            why = f"{type(error).__name__}: {first_line(error)}"
+            raise EngineError(f"the engine of {name} failed in {method}(), which returns {shape}: {why}") from error
+        if wrong := _wrong_kind(answer, shape):
+            raise UsageError(f"{method}() of {name} returned {wrong}, not {shape}")
+        return answer
 
     def _with_chance(self, call: Callable[[], Answer]) -> Answer:
         """Call the environment, with the episode's own state of the process's generators if it is declared so."""
@@ -588,6 +626,21 @@ class PlainEnv(TextEnv):
     def _listed_actions(self, info: Mapping[str, Any]) -> tuple[str, ...] | None:
         listed = info.get(self._declared.admissible)
         return None if listed is None else tuple(sorted(map(str, listed)))
+
+
+def _wrong_kind(answer: object, shape: str) -> str:
+    """Return what an answer is in place of its shape; "" if it has the shape. Texts are checked where they are shown.
+    """
+    if not isinstance(answer, tuple):
+        return with_article(type(answer).__name__)
+    names = shape.strip("()").split(", ")
+    if len(answer) != len(names):
+        return f"a tuple of {len(answer)}"
+    kinds = {"reward": SupportsFloat, "info": Mapping}
+    for name, value in zip(names, answer, strict=True):
+        if not isinstance(value, kinds.get(name, object)):
+            return f"{with_article(type(value).__name__)} as {name}"
+    return ""
 
 
 def _read_won(info: Mapping[str, Any]) -> bool | None:

@@ -47,14 +47,15 @@ class BudgetLimits(Frozen):
 
 
 class BudgetRecord(Frozen):
-    """Limits of a run and what it spent; seconds only with a limit of seconds, since they differ from run to run.
+    """Limits of a run and what it spent; seconds only with a limit of seconds, since they differ from run to run, else
+    None.
 
     `ended_by` names the limit that ended the run, "" for none.
     """
 
     limits: BudgetLimits = BudgetLimits()
     engine_steps: int = 0
-    seconds: float = 0.0
+    seconds: float | None = None
     tokens: int = 0
     ended_by: Limit | Literal[""] = ""
 
@@ -65,7 +66,7 @@ class BudgetRecord(Frozen):
             return ""
         spent = {
             "engine-steps": (quantity(self.engine_steps, "engine step"), "--max-engine-steps"),
-            "seconds": (f"{self.seconds:.0f} seconds", "--max-seconds"),
+            "seconds": (f"{self.seconds or 0:.0f} seconds", "--max-seconds"),
             "tokens": (quantity(self.tokens, "token"), "--max-tokens-total"),
         }
         words, option = spent[self.ended_by]
@@ -85,7 +86,7 @@ class Budget:
         self.limits = limits or BudgetLimits()
         before = before or BudgetRecord()
         self._clock = clock or time.monotonic
-        self._start = self._clock() - before.seconds
+        self._start = self._clock() - (before.seconds or 0.0)
         self._steps = before.engine_steps
         self._tokens = before.tokens
         self._cut: Limit | Literal[""] = ""
@@ -125,7 +126,7 @@ class Budget:
         return BudgetRecord(
             limits=self.limits,
             engine_steps=self._steps,
-            seconds=0.0 if self.limits.seconds is None else round(self.seconds, 1),
+            seconds=None if self.limits.seconds is None else round(self.seconds, 1),
             tokens=self._tokens,
             ended_by=self._cut,
         )

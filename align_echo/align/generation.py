@@ -390,7 +390,7 @@ def _report_progress(progress: Progress, made_of: Sequence[str]) -> OnEvent:
         elif event.kind == "iteration-started":
             progress.stage(f"iteration {event.iteration}", event.total, event.done)
         elif event.kind == "trajectory":
-            progress.episode(bool(event.won))
+            progress.episode(event.won)
             if event.fault is not None:
                 progress.broke(event.task_id, event.fault)
         elif event.kind != "run-finished":
@@ -433,12 +433,14 @@ class ExperimentPrice(Frozen):
 
     @property
     def in_words(self) -> str:
-        """Return the price in a line, with what `save` and `restore` would make of it where states are replayed."""
+        """Return the price in a line, and what `save` and `restore` make of it if they halve it."""
         expected = f"about {self.steps:,} engine steps, {_minutes(self.seconds)}"
         line = f"experiments: {expected}; states are returned to {self.way}"
         if not self.replays:
             return line
         restored = self.steps * (self.step + RESTORED_SECONDS)
+        if restored > self.seconds / 2:
+            return line
         return f"{line}: declare save and restore to make it about {_minutes(restored)}"
 
     def limits(self, asked: BudgetLimits) -> BudgetLimits:
@@ -448,12 +450,16 @@ class ExperimentPrice(Frozen):
         return asked
 
     def about_limits(self, asked: BudgetLimits) -> str:
-        """Return a note if the expected seconds exceed the limit, "" otherwise."""
-        limit = self.limits(asked).seconds
-        if limit is None or self.seconds <= limit:
+        """Return a note if the expected steps or seconds exceed their limit, "" otherwise."""
+        limits, beyond = self.limits(asked), []
+        if limits.engine_steps is not None and self.steps > limits.engine_steps:
+            beyond.append(f"{quantity(limits.engine_steps, 'engine step')} (--max-engine-steps)")
+        if limits.seconds is not None and self.seconds > limits.seconds:
+            beyond.append(f"{limits.seconds:.0f} seconds (--max-seconds)")
+        if not beyond:
             return ""
         return (
-            f"that is more than the budget of {limit:.0f} seconds (--max-seconds): "
+            f"that is more than the budget of {' and '.join(beyond)}: "
             "walks are shorter and tasks fewer, as the first walk shows"
         )
 

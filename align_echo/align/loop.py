@@ -287,6 +287,8 @@ class _Run:
             self.folder.save_misalignments(iteration, misalignments)
         failed = quantity(len(batches.failed(played)), "failed episode")
         message = f"{quantity(len(misalignments), 'new misalignment')} found in {failed}"
+        if self.budget.cut and not misalignments:
+            message = f"no result about {failed}: the budget was spent before"
         self._say("misalignments", message, iteration, total=len(misalignments))
         return misalignments
 

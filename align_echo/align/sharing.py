@@ -70,10 +70,11 @@ def export_interface(interface: Interface, file: Path, *, games: str = "") -> bo
     """Write an interface to a single file; `games` names the environment's task collection.
 
     Keys and passwords are removed first. Returns True if the source held any, which changes its hash. Raises
-    `UsageError` if the file exists or the name is invalid, and `InterfaceError` if the source does not parse any more.
+    `UsageError` if the file exists or a name is unfit, and `InterfaceError` if the source does not parse any more.
     """
     if file.exists() or file.is_symlink():
         raise UsageError(f"{file} is there already: name another file with --out")
+    refuse_record_name(file)
     name = interface.name.rpartition("/")[2]
     if not NAME.fullmatch(name):
         raise UsageError(f"an interface is handed on under a name of letters, digits, _ and -, not {name!r}: rename it")
@@ -94,6 +95,13 @@ def export_interface(interface: Interface, file: Path, *, games: str = "") -> bo
     record = {"format": FORMAT, "format_version": FORMAT_VERSION, "sha256": canonical_hash(plain), "content": plain}
     write_atomically(file, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return source != interface.source
+
+
+def refuse_record_name(file: Path) -> None:
+    """Raise `UsageError` for a file that would be read as the record of the interface beside it."""
+    beside = file.with_suffix(".py")
+    if file.suffix == ".json" and beside.exists():
+        raise UsageError(f"{file} would be read as the record of the interface {beside}: name another file with --out")
 
 
 def read_shared(file: Path) -> Interface:

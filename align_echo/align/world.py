@@ -80,6 +80,8 @@ def ending(summary: RunSummary) -> str:
     """Describe in one line why a run ended and what it produced."""
     if summary.stopped == "budget":
         count = f"{quantity(summary.misalignments, 'misalignment')} found, rules written for {summary.addressed}"
+        if not summary.misalignments:
+            count = "no result: nothing was found out before"
         return f"{summary.budget.in_words}; {count}"
     last = summary.iterations[-1]
     failed, played = quantity(last.failed, "episode"), quantity(last.tasks, "episode")
@@ -103,6 +105,8 @@ def iteration_line(record: IterationRecord) -> str:
         "no-failures": "no episode failed",
         "no-misalignments": "no new misalignment was found",
     }
+    if record.budget.ended_by:
+        words["no-misalignments"] = "no result: the budget was spent before"
     played = f"{record.failed} of {quantity(record.tasks, 'episode')} failed"
     broke = f", {_broken(record.faults)}" if record.faults else ""
     return f"iteration {record.iteration}: {played}{broke}; {words[record.outcome]}"

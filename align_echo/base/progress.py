@@ -22,8 +22,8 @@ class Progress:
     def stage(self, title: str, total: int, done: int = 0) -> None:
         """Begin a stage of `total` episodes, `done` of them finished earlier."""
 
-    def episode(self, won: bool) -> None:
-        """Count a finished episode of the stage."""
+    def episode(self, won: bool | None) -> None:
+        """Count a finished episode of the stage; `won` is None for one that ended in a fault."""
 
     def broke(self, task_id: str, fault: Fault) -> None:
         """Count an episode that ended in a fault."""

@@ -19,7 +19,9 @@ from align_echo.align.sharing import (
     import_interface,
     read_bindable,
     read_shared,
+    refuse_record_name,
 )
+from align_echo.base import halting
 from align_echo.base.files import write_atomically
 from align_echo.cli.console import cost, leave, new_folder, run_display, run_folder, say, stdout
 from align_echo.cli.options import DataRoot, Env, Out, Resume, Seed, takes
@@ -109,6 +111,8 @@ def audit(
     """
     spec, chosen = environment(env), _load_named(name, env)
     check_loads(chosen, name)
+    if out is not None:
+        refuse_record_name(out)
     recorded = [] if run is None else recorded_episodes(spec, run, split)
     speakers = [speaker.strip() for speaker in agents.split(",")] if agents else []
     speakers = speakers if agents or recorded else default_speakers(spec)
@@ -125,9 +129,9 @@ def audit(
     print(f"{result.interface} on {result.environment} {result.split}, {result.turns} turns a game, seed {result.seed}")
     stdout().print(audit_table(result))
     print(*audit_lines(result), sep="\n")
-    if result.problem:
+    if result.problem and (result.untrue or not result.stopped):
         note(result.problem)
-    raise typer.Exit(result.status)
+    raise typer.Exit(halting.status() if result.stopped else result.status)
 
 
 @interface.command("diff")

@@ -207,7 +207,7 @@ def _renaming_message(error: typer.TyperException) -> str:
 
 
 def _fail(message: str, hint: str = "") -> int:
-    print(f"align-echo: {' '.join(message.split()).rstrip('.')}{hint}", file=sys.stderr)
+    print(f"align-echo: {' '.join(message.split()).rstrip('.;:, ')}{hint}", file=sys.stderr)
     return 2
 
 

@@ -30,6 +30,7 @@ from align_echo.types import Frozen
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.copies import draw_action
 from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.plain import MOST_TRIALS
 from align_echo.wrappers.text_env import MAX_TEXT, TextEnv
 
 State = Literal["good", "note", "trouble"]
@@ -43,6 +44,9 @@ SHIPPED_STEPS = (13_891, 1_719_706)
 
 LONG_PROBE = 600.0
 """Seconds of `PROBE_STEPS` above which they are worth a note."""
+
+RETURNS, TIMED_RETURNS = MOST_TRIALS + 4, 3
+"""Returns to a state, and those at their end that are timed: every trial of copies is over by then."""
 
 OFTEN = 0.9
 """Share of answers from which a property of all answers is concluded."""
@@ -341,12 +345,14 @@ def _about_forks(site: _Site, played: Sequence[PlayedTask]) -> tuple[CheckFindin
         saved, text = env.snapshot(), env.state.observation
         for turn in task.turns[middle:]:
             env.step(turn.action)
-        for _ in range(2):  # the first return may try out ways and keep a copy
+        returns = []
+        for _ in range(RETURNS):  # the first ones may try out ways and keep a copy
+            start = time.perf_counter()
             env.restore(saved)
+            returns.append(time.perf_counter() - start)
             env.step(task.turns[middle].action)
-        start = time.perf_counter()
+        seconds = median(returns[-TIMED_RETURNS:])
         env.restore(saved)
-        seconds = time.perf_counter() - start
         same = env.state.observation == text
         same &= all(env.step(turn.action)[0] == turn.text for turn in task.turns[middle:])
         way = env.fork_way

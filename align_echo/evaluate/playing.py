@@ -131,7 +131,7 @@ class Experiment:
 
         def ended(trajectory: Trajectory) -> None:
             played.add(trajectory)
-            progress.episode(trajectory.won)
+            progress.episode(None if trajectory.fault else trajectory.won)
             if trajectory.fault is not None:
                 progress.broke(trajectory.task_id, trajectory.fault)
 

@@ -32,14 +32,13 @@ from align_echo.rollout.episode_files import (
     read_records,
     run_name,
 )
-from align_echo.run_dir import CONFIG, SUMMARY, flat
+from align_echo.run_dir import CONFIG, GENERATE, SUMMARY, flat, recorded_verb
 from align_echo.train.presets import implementation_for, methods, preset_settings, with_new_keys
 from align_echo.train.rollouts import CRITIQUES, CritiquedAttempt
 from align_echo.types import Trajectory
 
 # ---------------------------------------------------------------- find the folders of runs, at any depth
 
-GENERATE = "generate-interface"
 HOLDS = "evaluate, grid, study, generate-interface, train or critic"
 """Verbs covered by a report, for messages."""
 
@@ -101,7 +100,7 @@ def find_runs(paths: Sequence[Path]) -> list[RecordedRun]:
     for folder in sorted(configs, key=lambda folder: len(folder.parts)):
         ancestors = (runs[parent] for parent in folder.parents if parent in runs)
         parent_run = next((ancestor for ancestor in ancestors if ancestor.verb in WHOLES), None)
-        runs[folder] = RecordedRun(folder, unique[folder], _verb(configs[folder]), configs[folder], parent_run)
+        runs[folder] = RecordedRun(folder, unique[folder], recorded_verb(configs[folder]), configs[folder], parent_run)
     return [runs[folder] for folder in configs]
 
 
@@ -111,19 +110,13 @@ def _runs_below(top: Path) -> dict[Path, dict[str, Any]]:
         depth = len(Path(folder).relative_to(top).parts)
         inner[:] = [] if depth >= DEEPEST else sorted(name for name in inner if _is_searched(name))
         config = json_object(Path(folder) / CONFIG) if CONFIG in names else None
-        if config is not None and _verb(config) in VERBS:
+        if config is not None and recorded_verb(config) in VERBS:
             configs[Path(folder)] = config
     return configs
 
 
 def _is_searched(name: str) -> bool:
     return name not in PASSED_BY and not name.startswith(".")
-
-
-def _verb(config: Mapping[str, Any]) -> str:
-    """Return the verb of a run's settings; "" for anything else. A run of `generate-interface` does not record it."""
-    verb = config.get("command", GENERATE if {"backend", "iterations"} <= config.keys() else "")
-    return verb if isinstance(verb, str) else ""
 
 
 # ---------------------------------------------------------------- commands

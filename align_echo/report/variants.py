@@ -17,7 +17,7 @@ from align_echo.evaluate.tables import NAMES, NOT_DEFINED, failed_on, refusals_l
 from align_echo.interface.hints import HintCount, count_hints, merged
 from align_echo.intervals import Estimate, wilson
 from align_echo.report.drawing import name_rows, whisker
-from align_echo.report.material import GENERATE, RecordedRun, ReportData
+from align_echo.report.material import RecordedRun, ReportData
 from align_echo.report.plots import (
     ColourPalette,
     DrawnPlot,
@@ -30,6 +30,7 @@ from align_echo.report.plots import (
     list_commands,
 )
 from align_echo.rollout.refusals import AnswerShares, Known
+from align_echo.run_dir import GENERATE
 from align_echo.types import Trajectory
 
 if TYPE_CHECKING:

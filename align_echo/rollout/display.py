@@ -80,6 +80,7 @@ class Display(Progress):
         self._done = 0
         self._total = 0
         self._won = 0
+        self._lost = 0
         self._broken: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
@@ -100,7 +101,7 @@ class Display(Progress):
     def stage(self, title: str, total: int, done: int = 0) -> None:
         """Begin a stage of `total` episodes, `done` of them finished earlier."""
         self._open()
-        self._title, self._total, self._done, self._won = title, total, done, 0
+        self._title, self._total, self._done, self._won, self._lost = title, total, done, 0, 0
         if not self._console.is_terminal:
             note(f"{title}: {quantity(total, 'episode')}" + (f", {done} of them finished earlier" if done else ""))
             return
@@ -108,14 +109,16 @@ class Display(Progress):
             self._live.remove_task(self._bar)
         self._bar = self._live.add_task(title, total=total, completed=done, status="")
 
-    def episode(self, won: bool) -> None:
-        """Count a finished episode."""
+    def episode(self, won: bool | None) -> None:
+        """Count a finished episode; `won` is None for one that ended in a fault, which has no score."""
         self._done += 1
-        self._won += won
+        self._won += bool(won)
+        self._lost += won is None
+        line = f"won {self._won}" + f", {self._lost} broke" * bool(self._lost)
         if self._bar is not None:
-            self._live.update(self._bar, completed=self._done, status=f"won {self._won}")
+            self._live.update(self._bar, completed=self._done, status=line)
         elif self._done == self._total or self._done % max(1, self._total // LINES_PER_STAGE) == 0:
-            note(f"{self._title}: {self._done}/{self._total}, won {self._won}")
+            note(f"{self._title}: {self._done}/{self._total}, {line}")
 
     def broke(self, task_id: str, fault: Fault) -> None:
         """Count an episode that ended in a fault. Print the first fault of each source at once."""

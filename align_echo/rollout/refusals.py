@@ -319,7 +319,7 @@ class _Replay:
             if is_invalid is not None:
                 return "refused" if is_invalid(observation) else "effect"
             is_plain = answer.text is not None and observation.strip() == answer.text.strip()
-            return outcome if is_plain else "effect"
+            return outcome if is_plain or outcome == "unknown" else "effect"
 
         outcomes = [step_outcome(answer) for answer in self.answers]
         shown_outcomes = [shown_outcome(*each) for each in zip(self.steps, self.answers, outcomes, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from align_echo.align.loop import GenerationResult
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.findings import MIN_TESTS
 from align_echo.align.run_folder import RunFolder
+from align_echo.align.world import ending
 from align_echo.cli.main import main
 from align_echo.interface.contract import identity
 from align_echo.models.recording import Call
@@ -201,6 +203,17 @@ def test_a_run_ends_well_at_its_budget_and_a_larger_one_goes_on_as_if_it_had_bee
     assert [*steps_of(larger)] == [*steps_of(fresh)]
 
 
+def test_a_budget_that_allows_no_trial_gives_no_result_and_unmeasured_seconds_are_null(tmp_path):
+    result = generated(tmp_path, max_engine_steps=1)
+    assert result.summary.misalignments == 0
+    said = [json.loads(line)["message"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert not any("0 new misalignments" in line or "no new misalignment" in line for line in said)
+    assert "no result about 3 failed episodes: the budget was spent before" in said
+    assert "no result" in ending(result.summary)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert [record["budget"]["seconds"] for record in (summary, *summary["iterations"])] == [None, None]
+
+
 def test_no_episode_begins_after_the_last_second_and_those_played_are_kept(tmp_path, monkeypatch):
     ticks = iter(range(10**9))
     monkeypatch.setattr(generation, "Budget", partial(Budget, clock=lambda: float(next(ticks))))
@@ -231,6 +244,7 @@ REPLAYED = TextEnvironment(Doors, return_range=(-4.0, 2.0), action_format="open 
 def test_a_dry_run_says_what_replays_cost_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("align_echo.align.generation.STEPS_PER_WALK", 10**7)
+    monkeypatch.setattr("align_echo.align.generation.RESTORED_SECONDS", 0.0)
     command = ["generate-interface", "--env", f"{__name__}:REPLAYED", "--agent", f"{__name__}:Agent", "--dry-run"]
     assert main([*command, "--backend", "probe"]) == 0
     shown = capsys.readouterr().out
@@ -248,6 +262,22 @@ def test_only_environments_from_outside_that_take_long_get_a_limit_of_their_own(
     short = price.model_copy(update={"steps": 10})
     assert own.limits(BudgetLimits()) == short.limits(BudgetLimits()) == BudgetLimits()
     assert (own.about_limits(BudgetLimits()), short.about_limits(BudgetLimits())) == ("", "")
+
+
+@pytest.mark.parametrize(("fork", "is_advised"), [(0.1, True), (0.0012, False)])
+def test_save_and_restore_are_advised_where_they_cost_less(fork, is_advised):
+    price = ExperimentPrice(step=0.0001, fork=fork, way="by replaying", replays=True, plain=True, steps=10**5)
+    assert ("declare save and restore" in price.in_words) == is_advised
+
+
+def test_a_limit_of_steps_below_the_expected_ones_is_said():
+    price = ExperimentPrice(step=0.01, fork=0.1, way="by replaying", replays=False, plain=True, steps=10**5)
+    assert "the budget of 99 engine steps (--max-engine-steps):" in price.about_limits(
+        BudgetLimits(engine_steps=99, seconds=10**6)
+    )
+    both = price.about_limits(BudgetLimits(engine_steps=99, seconds=9))
+    assert "99 engine steps (--max-engine-steps) and 9 seconds (--max-seconds)" in both
+    assert price.about_limits(BudgetLimits(engine_steps=10**5)) == ""
 
 
 def test_a_small_budget_walks_less_and_says_so():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -262,6 +263,26 @@ def test_an_audit_ends_by_what_an_agents_own_episodes_show(run, desk, own, told,
     assert line in out
     assert ("nothing was tested: " in err) == (status == 3)
     assert ("did not hold when they were tried" in err) == (status == 1)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_stopped_audit_has_the_status_of_a_stop_and_what_it_found_by_then(run, desk, monkeypatch, tmp_path, is_late):
+    from align_echo.align.audit.audit import Auditor
+
+    played, plays = list[str](), Auditor.play
+
+    def play(self: Auditor, task: str, **how: Any) -> None:
+        if played or not is_late:
+            raise KeyboardInterrupt
+        played.append(task)
+        plays(self, task, **how)
+
+    desk()
+    monkeypatch.setattr(Auditor, "play", play)
+    status, _, err = run(*DESK, "--agents", "adversary", "--out", "audit.json")
+    assert status == 130
+    assert "nothing was tested" not in err
+    assert json.loads((tmp_path / "audit.json").read_text())["stopped"]
 
 
 def test_orders_of_which_none_is_obeyed_are_no_pass(run, desk, monkeypatch):

@@ -181,6 +181,16 @@ def test_what_is_handed_on_is_the_same_interface(run, few, tmp_path):
     assert "identical" in run("interface", "diff", "few.py", "there/few.py", "--env", "alfworld")[1]
 
 
+@pytest.mark.parametrize("verb", ["export", "audit"])
+def test_no_file_is_written_where_it_would_be_an_interfaces_record(run, tmp_path, verb):
+    (tmp_path / "mine.py").write_text(source())
+    status, _, err = run("interface", verb, "mine.py", "--env", "alfworld", "--out", "mine.json")
+    assert (status, err) == (
+        2, "align-echo: mine.json would be read as the record of the interface mine.py: name another file with --out\n"
+    )  # fmt: skip
+    assert not (tmp_path / "mine.json").exists()
+
+
 def test_a_file_that_was_changed_is_refused_and_nothing_written(run, few, tmp_path):
     run("interface", "export", "few.py", "--env", "alfworld", "--out", "shared.json")
     file = tmp_path / "shared.json"

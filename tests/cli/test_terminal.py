@@ -107,6 +107,14 @@ def test_on_a_terminal_tables_and_progress_have_their_own_colours_alone(monkeypa
     assert steers(OURS.sub("", shown)) == []
 
 
+def test_an_episode_that_broke_is_counted_as_one_and_not_as_lost(capsys):
+    with Display() as display:
+        display.stage("playing", 2)
+        display.episode(None)
+        display.episode(False)
+    assert capsys.readouterr().err.splitlines()[1:] == ["playing: 1/2, won 0, 1 broke", "playing: 2/2, won 0, 1 broke"]
+
+
 def test_a_name_with_line_breaks_forges_no_line(run):
     folder = Path("a\nforged: everything is fine\u2028forged\x85forged")
     write(folder / "trajectories" / "none.jsonl", [episode()])

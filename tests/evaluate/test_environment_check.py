@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -13,6 +14,7 @@ from align_echo.cli.main import main
 from align_echo.evaluate.environment_check import SHIPPED_STEPS, CheckConfig, EnvironmentReport, check_environment
 from align_echo.interface.contract import load_interface, shipped_interfaces
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.plain import PlainEnv
 
 FORMS = "left | right | up"
 
@@ -109,6 +111,30 @@ def check(source: align_echo.TextEnvironment, **options: object) -> dict[str, tu
     report = check_environment(CheckConfig(env=source.spec("world"), turns=12, **options))  # type: ignore[arg-type]
     assert isinstance(report, EnvironmentReport)
     return {finding.name: (finding.state, finding.message) for finding in report.findings}
+
+
+class Still(Walk):
+    """Answers nothing but one text, so that no trial of copies tells."""
+
+    def show(self, text: str) -> str:
+        return "Still."
+
+
+def test_the_price_of_a_return_leaves_out_the_trials_of_copies(monkeypatch):
+    """A trial of copies costs ten minutes on the clock, a return without a trial nothing."""
+    late = [0.0]
+    monkeypatch.setattr("align_echo.evaluate.environment_check.time.perf_counter", lambda: late[0])
+    tried = PlainEnv._try_copies
+
+    def try_copies(env: PlainEnv, task_id: str, said: Sequence[str]) -> None:
+        late[0] += 600
+        tried(env, task_id, said)
+
+    monkeypatch.setattr(PlainEnv, "_try_copies", try_copies)
+    found = check(declared(Still))
+    assert late[0] > 0
+    assert "a return to turn 6 0 ms" in found["forks"][1]
+    assert "take about 0 ms" in found["probe"][1]
 
 
 def test_a_plain_world_has_no_trouble():

@@ -247,6 +247,17 @@ def test_what_was_inferred_is_judged_on_what_the_agent_was_shown_too():
     assert played.steps[0].observation == REFUSED
 
 
+def test_other_words_on_undecided_answers_make_no_figure_of_what_was_shown():
+    """Under a placebo each undecided answer has more words than the environment's: it stays undecided."""
+    spec = spec_of(OtherWords)
+    played = play(spec, "200", *(("open {}", "take {}") * 3))
+    told = [step.model_copy(update={"observation": f"{step.observation} So it is."}) for step in played.steps]
+    placebo = played.model_copy(update={"steps": tuple(told)})
+    result = compare(spec, {"none": [played, play(spec, "201", *STUCK)], "placebo": [placebo]}).variants
+    assert [each.consecutive_invalid for each in result.values()] == [None, None]
+    assert [each.consecutive_invalid_shown for each in result.values()] == [None, None]
+
+
 def test_an_environment_that_answers_all_in_the_words_of_nonsense_tells_nothing_of_refusals():
     class Silent(Shelf):
         def step(self, action: str) -> Any:

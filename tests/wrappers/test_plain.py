@@ -181,7 +181,8 @@ def test_without_a_declaration_there_is_no_oracle():
     [
         ({"return_range": (1.0, 1.0)}, "return_range"),
         ({"splits": {"train": [1]}}, "no split 'test'"),
-        ({"splits": {"train": [1, 1], "test": [2]}}, "names a task twice"),
+        ({"splits": {"train": [1, 1], "test": [2]}}, "names the task '1' 2 times"),
+        ({"splits": {"train": [], "test": [2]}}, "the split 'train' names no task"),
         ({"splits": {"train": ["a"], "test": ["b"]}}, "no seeds"),
     ],
 )
@@ -195,6 +196,9 @@ class Numbers(gym.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         return np.zeros(3), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(2), 0.0, False, False, {}
 
 
 def test_an_environment_that_shows_no_text_says_what_to_do():
@@ -266,6 +270,55 @@ def test_a_declaration_of_another_kind_is_refused_in_one_line(declaration, messa
     with pytest.raises(UsageError, match=message) as refusal:
         TextEnvironment(**{"make": Doors, **declaration})
     assert "\n" not in str(refusal.value)
+
+
+class Empty(gym.Env[str, str]):
+    """Answers what a test puts here."""
+
+    first: Any = ("A text.", {})
+    then: Any = ("A text.", 0.0, False, False, {})
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return self.first
+
+    def step(self, action: str) -> Any:
+        return {"old": 1}[action] if self.then is KeyError else self.then
+
+
+class NoReset(gym.Env[str, str]):
+    def step(self, action: str) -> Any:
+        return "A text.", 0.0, False, False, {}
+
+
+class NoStep(gym.Env[str, str]):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return "A text.", {}
+
+
+@pytest.mark.parametrize(
+    ("world", "message"),
+    [
+        (NoReset, r"has no reset\(\): write one that returns \(text, info\)"),
+        (NoStep, r"has no step\(\): write one that returns \(text, reward, terminated, truncated, info\)"),
+        ({"first": "A text."}, r"reset\(\) of empty returned a str, not \(text, info\)"),
+        ({"then": ("", 0.0, False, {})}, r"step\(\) of empty returned a tuple of 4, not \(text, reward, terminated"),
+        ({"then": ("", None, False, False, {})}, r"step\(\) of empty returned a NoneType as reward, not"),
+        ({"then": ("", 0.0, False, False, None)}, r"step\(\) of empty returned a NoneType as info, not"),
+        ({"then": KeyError}, r"failed in step\(\), which returns \(text, reward, .*: KeyError: 'wait'"),
+        (dict, r"makes a dict, not a gymnasium.Env with reset\(\) that returns \(text, info\), step\(\) that"),
+    ],
+)
+def test_an_environment_of_another_shape_is_told_the_method_and_what_it_returns(world, message):
+    kind: Any = type("Given", (Empty,), world) if isinstance(world, dict) else world
+
+    def play() -> None:
+        env = TextEnvironment(kind).spec("empty").make("train")
+        env.reset(options={"task": "0"})
+        env.step("wait")
+
+    with pytest.raises((UsageError, EngineError), match=message) as error:
+        play()
+    assert "\n" not in str(error.value)
 
 
 def test_an_environment_whose_own_code_cannot_make_it_is_an_engine_that_broke():

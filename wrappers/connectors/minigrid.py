@@ -11,9 +11,10 @@ from typing import Any
 
 import gymnasium as gym
 
-from align_echo.errors import UsageError, first_line, require
+from align_echo.errors import UsageError, did_you_mean, first_line, require
 from align_echo.wrappers.plain import TextEnvironment
 
+UNKNOWN = "Unknown action."
 UNSEEN = ("unseen", "empty", "floor")
 TRIED = 20
 """Tasks from which the turn limit is read, where a level sets one for each task."""
@@ -30,7 +31,10 @@ def connect(name: str) -> TextEnvironment:
     try:
         level: Any = make().unwrapped
     except gym.error.Error as error:
-        raise UsageError(f"minigrid:{name}: {first_line(error)}") from error
+        levels = [level for level in gym.registry if level.startswith(("MiniGrid-", "BabyAI-"))]
+        listed = 'python -c "import gymnasium, minigrid; gymnasium.pprint_registry()" lists them'
+        hint = did_you_mean(name, levels)
+        raise UsageError(f"minigrid:{name}: {first_line(error).rstrip('.')}; {hint}{listed}") from error
     if not hasattr(level, "agent_view_size"):
         raise UsageError(f"{name} is no level of MiniGrid: their names begin with MiniGrid- or BabyAI-")
     limit = level.max_steps or max(_limit(level, seed) for seed in range(TRIED))
@@ -41,6 +45,8 @@ def connect(name: str) -> TextEnvironment:
         action_format=" | ".join(action.name for action in Actions),
         save=lambda view: pickle.dumps(view.env),  # a third of the time of a copy
         restore=_View.put,
+        is_invalid=lambda text: text == UNKNOWN,
+        idle=_View.idle,
     )
 
 
@@ -60,11 +66,18 @@ class _View(gym.Wrapper[str, str, Any, Any]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         from minigrid.core.actions import Actions
 
-        if action not in Actions.__members__:
-            return "Unknown action.", 0.0, False, False, {}
         level: Any = self.env
+        if action not in Actions.__members__:
+            cost = self.idle()
+            return UNKNOWN, cost, False, level.unwrapped.step_count >= level.unwrapped.max_steps, {}
         seen, reward, terminated, truncated, _ = level.step(Actions[action])
         return _in_words(seen["image"]), float(reward), terminated, truncated, {"won": terminated and float(reward) > 0}
+
+    def idle(self) -> float:
+        """Take a turn without an action: the level's reward shrinks with its steps."""
+        level: Any = self.unwrapped
+        level.step_count = min(level.step_count + 1, level.max_steps)
+        return 0.0
 
     def put(self, saved: bytes) -> None:
         self.env = pickle.loads(saved)

@@ -47,6 +47,7 @@ def connect(name: str) -> TextEnvironment:
         summary=f"the domain {name} of tau2-bench",
         goal=world.environment().policy,
         action_format=" | ".join([*map(_form, tools), "done"]),
+        is_invalid=lambda text: text.startswith("Error: "),
         tools=tools,
         save=_Desk.saved,
         restore=_Desk.put,

@@ -30,7 +30,8 @@ def connect(name: str) -> TextEnvironment:
     games = [game.removesuffix("-raw") for game in ta.envs.registration.ENV_REGISTRY if game.endswith("-raw")]
     game = next((game for game in (name, f"{name}-v0") if game in games), "")
     if not game:
-        raise UsageError(f"TextArena has no game {name!r}; {did_you_mean(name, games)}")
+        listed = 'python -c "import textarena; print(*textarena.envs.registration.ENV_REGISTRY)" lists them'
+        raise UsageError(f"TextArena has no game {name!r}; {did_you_mean(name, games)}{listed}")
     outside, first = random.getstate(), _Game(game)
     try:
         first.reset(seed=0)
@@ -50,6 +51,7 @@ def connect(name: str) -> TextEnvironment:
         summary=f"{game} of TextArena",
         goal=first.prompt.strip().partition("\n")[0],
         action_format=" | ".join(moves) or ACTION_FORMAT,
+        is_invalid=lambda text: "attempted an invalid move. Reason: " in text,
         global_random=True,
         save=lambda env: copy.deepcopy(env.game),
         restore=_Game.put,

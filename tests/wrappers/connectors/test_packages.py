@@ -103,7 +103,70 @@ def test_the_generators_of_the_process_are_left_alone(name):
 def test_another_word_is_answered_and_changes_nothing(name):
     env = made(name)
     text, reward, terminated, truncated, _ = env.step("xyzzy")
-    assert (bool(text), reward, terminated, truncated) == (True, 0.0, False, False)
+    assert (bool(text), terminated, truncated) == (True, False, False)
+    assert reward <= 0
+
+
+@pytest.mark.parametrize("says_nothing", [False, True])
+@pytest.mark.parametrize("name", [TAXI, "gymnasium:CliffWalking-v1", LAKE, "gymnasium:Blackjack-v1", DOOR])
+def test_turns_without_an_action_cost_what_idle_steps_cost(name, says_nothing):
+    """The agent idles to the turn limit: it says a word of its own each turn, or nothing that can be read."""
+    idle = {TAXI: 1800 / 2020, "gymnasium:CliffWalking-v1": 0.99}  # 200 steps into a wall
+    env = made(name)
+    env.step_limit = 10_000
+    shown = [env.pass_turn() if says_nothing else env.step("xyzzy") for _ in range(100)]
+    half = env.snapshot()
+    while not env.over and env.turns < 1_000:
+        shown.append(env.pass_turn() if says_nothing else env.step("xyzzy"))
+    assert env.state.score == pytest.approx(idle.get(name, 0.0))
+    assert not env.state.won
+    end = env.state.score
+    env.restore(half)
+    while not env.over and env.turns < 1_000:
+        env.step("xyzzy")
+    assert env.state.truncated
+    assert env.state.score == pytest.approx(end)
+
+
+def test_a_hand_that_is_played_to_its_end_counts_as_gymnasium_counts_it():
+    ends = []
+    for task in align_echo.tasks("gymnasium:Blackjack-v1")[:12]:
+        for words in (["stick"], ["xyzzy", "xyzzy", "stick"]):
+            env = made("gymnasium:Blackjack-v1", task)
+            for word in words:
+                env.step(word)
+            ends.append(env.state.raw_score)
+    assert ends[::2] == ends[1::2]
+    assert {-1.0, 1.0} <= {*ends}
+
+
+def test_steps_that_name_nothing_count_in_a_levels_reward():
+    played = []
+    for idle in (0, 20):
+        env = made("minigrid:MiniGrid-Empty-5x5-v0")
+        for _ in range(idle):
+            env.step("xyzzy")
+        for action in ("forward", "forward", "right", "forward", "forward"):
+            env.step(action)
+        assert env.state.won
+        played.append(env.state.score)
+    assert played == pytest.approx([1 - 0.9 * 5 / 100, 1 - 0.9 * 25 / 100])
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("gymnasium:CliffWalking-v1", "dance", "left"),
+        (LAKE, "dance", "left"),
+        (DOOR, "dance", "left"),
+        (HANOI, "dance", "[A C]"),
+        ("tau2:mock", "dance", '{"name": "get_users", "arguments": {}}'),
+    ],
+)
+def test_the_connectors_own_refusals_are_declared(name, wrong, right):
+    spec, env = environment(name), made(name)
+    assert spec.is_invalid is not None
+    assert [spec.is_invalid(env.step(action)[0]) for action in (wrong, right)] == [True, False]
 
 
 def test_squares_in_colour_are_spelled_out():
@@ -147,11 +210,12 @@ def test_a_time_limit_of_gymnasium_is_truncation():
     ("name", "message"),
     [
         ("gymnasium:CartPole-v1", "CartPole-v1 is no environment over text.*--env module:Name"),
-        ("gymnasium:FrozenLak-v1", "FrozenLak"),
+        ("gymnasium:FrozenLak-v1", r"FrozenLak.*gymnasium\.pprint_registry\(\)\" lists them$"),
         ("gymnasium:os:Thing-v0", "write --env os:Thing-v0"),
         ("minigrid:CartPole-v1", "no level of MiniGrid"),
-        ("minigrid:MiniGrid-Nowhere-v0", "MiniGrid-Nowhere"),
+        ("minigrid:DoorKey", r"did you mean MiniGrid-DoorKey-5x5-v0.*pprint_registry\(\)\" lists them$"),
         ("textarena:TowerOfHano-v0", "did you mean TowerOfHanoi-v0"),
+        ("textarena:qqq", r"no game 'qqq'; python -c .* lists them$"),
         ("textarena:Chess-v0", "cannot be played alone"),
         ("tau2:bakery", "no domain 'bakery'"),
     ],

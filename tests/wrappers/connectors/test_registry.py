@@ -77,6 +77,18 @@ def test_what_a_connector_lacks_is_one_line(name, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", "one of another package is gymnasium:NAME, minigrid:NAME, .*textworld:NAME"),
+        ("minigird:Anything-v0", r"No module named 'minigird'; did you mean minigrid\?$"),
+    ],
+)
+def test_an_unknown_name_names_the_connectors(name, message):
+    with pytest.raises(UsageError, match=message):
+        environment(name)
+
+
 def test_a_connector_is_a_function():
     with pytest.raises(UsageError, match="is no connector"):
         CONNECTORS.register("classes", Doors)

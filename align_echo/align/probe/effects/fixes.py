@@ -775,7 +775,10 @@ def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
         case "wording":
             return f"Write `{name}`" + (" in just these words" if name[0].isalnum() else ", with the signs around it")
         case "form":
-            return f"Write `{edit.detail}` instead of `{name}`"
+            own = (Term(slot=number) for number in range(edit.detail.count("{")))
+            terms = tuple(own) if edit.terms is None else edit.terms
+            origins = "".join(belonging_in_words(term) for term in terms if term.by)
+            return f"Write `{fill(edit.detail, [*map(write_term, terms)])}` instead of `{name}`{origins}"
         case "article":
             how = f'with "{edit.detail}"' if edit.detail else "without an article"
             return f"In `{name}`, {slot} is written {how}"
