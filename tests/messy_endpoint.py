@@ -44,7 +44,7 @@ def written(form: str) -> Manner:
 
 def stream(action: str) -> Raw:
     parts: list[dict[str, Any]] = [{"content": part} for part in ("Act", "ion: ", action)]
-    events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in parts]
+    events: list[Any] = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in parts]
     events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     return Raw("".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n")
 

@@ -36,7 +36,7 @@ def test_a_folder_that_another_process_holds_is_refused(verb, run):
     with holder(Path("run")):
         status, out, err = run(*VERBS[verb], "--out", "run")
     message = "align-echo: another process is at work in run: wait until it has ended, or name another --out\n"
-    assert (status, out, err[err.index("align-echo: ") :]) == (2, "", message)
+    assert (status, out, err[err.rindex("align-echo: ") :]) == (2, "", message)
     assert list(Path("run").iterdir()) == []
 
 

@@ -67,7 +67,7 @@ def test_the_line_is_on_the_terminal_of_a_command(run, monkeypatch):
         status, _, err = run(*PLAYED, "--base-url", server.url, "--out", "run")
     assert status == 0, err
     assert err.count("waiting 0 s, then attempt 2 of 7 (Ctrl-C stops)\n") == 1
-    assert f"align-echo: {server.url}: Error code: 503 - busy" in err
+    assert f"align-echo: {server.url}: busy" in err
     assert "\x1b" not in err
 
 
