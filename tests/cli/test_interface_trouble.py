@@ -188,7 +188,7 @@ TAKES = {
     "check": ("interface", "check", "mine.py", "--env", "alfworld"),
     "audit": ("interface", "audit", "mine.py", "--env", "alfworld", "--agents", "adversary", "--games", "1"),
     "ablate": ("interface", "ablate", "mine.py", "--env", "alfworld", "--agent", "novice", "--out", "run"),
-    "import": ("interface", "import", "mine.json", "--out", "run"),
+    "import": ("interface", "import", "shared.json", "--out", "run"),
 }
 
 
@@ -196,7 +196,7 @@ TAKES = {
 def test_every_verb_that_takes_an_interface_says_why_it_does_not_load(verb, run, write):
     write(ASKS)
     if verb == "import":
-        assert run("interface", "export", "mine.py", "--env", "alfworld", "--out", "mine.json")[0] == 0
+        assert run("interface", "export", "mine.py", "--env", "alfworld", "--out", "shared.json")[0] == 0
     status, out, err = run(*TAKES[verb])
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert LOADS_NOT in err

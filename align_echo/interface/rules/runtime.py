@@ -127,15 +127,16 @@ class RuleRuntime:
             self._guide.hear(action, raw)
         reading = self.grammar.read(action)
         arguments = reading.tree.arguments if reading else ()
-        refusals = self.rules.refusals.get(reading.tree.form if reading else "", ())
+        form = reading.tree.form if reading else ""
+        refusals, unknown = self.rules.refusals.get(form, ()), self.rules.unknown.get(form, ())
         reader = self.rules.reader
         page = reader.page(raw, self.raw, action)
         self.news = reader.news(page, self.page, self.news)
         text = reader.lift(self.news, action, arguments, reading.tree.call_names if reading else ())
         answer = SAME if page == self.page and text not in refusals else text
         refused = answer in refusals
-        unknown = self.rules.unknown.get(reading.tree.form if reading else "", ())
-        came_back = page in self._stood and SAME in (*refusals, *unknown)
+        own = any(tree.form == form and was == page for tree, was in self._answered)
+        came_back = page in self._stood and not own and SAME in (*refusals, *unknown)
         idle = refused or came_back or (reading is None and any(text in each for each in self.rules.refusals.values()))
         self._stood = self._stood | {page} if idle else frozenset({page})
         if reading and not idle and answer not in unknown:
