@@ -224,12 +224,13 @@ class ProcessEngine:
             with contextlib.suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
                 while not self._closed:
                     self._take(pickle.load(stream))
+            stream.close()
             if self._closed:
                 return
             if self._starts == STARTS or (self._ready.done() and self._ready.exception()):
                 break
             self._restart()
-        status = self._process.wait()
+        status = _end(self._process)
         self._closed = True
         atexit.unregister(self.close)
         self._fail(ModelError(f"{STARTS} processes of {self.name} were lost; the last ended with status {status}"))

@@ -164,7 +164,8 @@ def test_steps_that_name_nothing_count_in_a_levels_reward():
     ],
 )
 def test_the_connectors_own_refusals_are_declared(name, wrong, right):
-    spec, env = environment(name), made(name)
+    env = made(name)
+    spec = environment(name)
     assert spec.is_invalid is not None
     assert [spec.is_invalid(env.step(action)[0]) for action in (wrong, right)] == [True, False]
 
