@@ -80,7 +80,8 @@ class ForgettingWatch:
     def stands_still(self, messages: Sequence[Message], tokens: int) -> bool:
         """Record a conversation's prompt tokens. Return True if it grew and its tokens did not.
 
-        A count below half of the last is no such case: servers that count no cached tokens report it so.
+        A count below half of the last is no such case: servers that count no cached tokens report it so. Neither is one
+        that could never be the conversation's.
         """
         key = hash(tuple((message.role, message.content) for message in messages[:2]))
         length = sum(len(message.content) for message in messages)
@@ -90,7 +91,7 @@ class ForgettingWatch:
             self._last[key] = (length, tokens) if grew or length < last_length else (last_length, last_tokens)
             if len(self._last) > self._most:
                 self._last.popitem(last=False)
-        return grew and last_tokens / 2 <= tokens <= last_tokens
+        return grew and last_tokens / 2 <= tokens <= last_tokens and tokens * CHARACTERS_PER_TOKEN >= last_length
 
 
 # ---------------------------------------------------------------- the model at an endpoint

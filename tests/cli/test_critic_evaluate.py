@@ -171,7 +171,7 @@ def test_a_critic_that_reasons_is_put_on_trial_with_votes_or_without(evaluate, e
     assert (outcome("votes").critic.with_logit, outcome("votes").critic.n) == (outcome("plain").critic.n,) * 2
     assert "calibration error" in out
     status, _, err = evaluate("picky", "--reasoning", "--out", "none")
-    assert (status, err.count("\n")) == (2, 2)
+    assert (status, err.count("\n")) == (2, 2), err
     assert "picky said neither correct nor wrong" in err
 
 

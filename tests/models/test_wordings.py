@@ -414,6 +414,7 @@ def test_a_server_that_remembers_is_not_suspected() -> None:
     for turns in (1, 20, 3, 40, 40, 2):
         talk = [Message(role="user", content=f"{turns} goes on {index}" * 30) for index in range(turns)]
         assert not watch.stands_still(talk, sum(len(message.content) // 4 for message in talk))
+    assert not any(watch.stands_still(TALK * times, 1) for times in (20, 40, 60)), "no count of tokens"
     assert not watch.stands_still(TALK, 1000)
     assert not watch.stands_still([*TALK, Message(role="user", content="x" * 1000)], 12), (
         "cached tokens are not counted"
