@@ -41,11 +41,13 @@ class HistoryBounds:
 
     def first_shown(self, opening: int, turns: Sequence[int]) -> int:
         """Return the index of the first turn to show, from the sizes of the opening and of all turns in bytes."""
-        first = 0 if self.turns is None else max(0, len(turns) - self.turns)
-        if self.tokens is not None:
-            room = self.tokens * BYTES_PER_TOKEN - opening
-            while first < len(turns) - 1 and sum(turns[first:]) > room:
-                first += 1
+        least = 0 if self.turns is None else max(0, len(turns) - self.turns)
+        if self.tokens is None or not turns:
+            return least
+        first, room = len(turns) - 1, self.tokens * BYTES_PER_TOKEN - opening - turns[-1]
+        while first > least and turns[first - 1] <= room:
+            first -= 1
+            room -= turns[first]
         return first
 
     def describe(self) -> dict[str, str]:

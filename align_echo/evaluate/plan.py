@@ -43,8 +43,14 @@ from align_echo.evaluate.folder import Config
 from align_echo.interface.contract import Interface
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
 from align_echo.models.local.chat_template import ChatFormat
-from align_echo.models.prices import PRICES_VARIABLE, Price, find_price
-from align_echo.models.spending import NO_LIMITS, Spending, SpendingLimits, SpendingMeter
+from align_echo.models.spending import (
+    NO_LIMITS,
+    Spending,
+    SpendingLimits,
+    SpendingMeter,
+    check_limits,
+    price_of,
+)
 from align_echo.rollout.session import Episode
 from align_echo.run_dir import interface_fingerprints
 from align_echo.types import Agent, ChatModel
@@ -455,26 +461,6 @@ Models = Callable[[str, ModelName], ChatModel]
 """Maps a role ("agent", "judge", "critic") and a model's name to the model. Raises as `chat_model`."""
 
 
-def price_of(name: ModelName) -> Price | None:
-    """Look up the price of a model at an endpoint; None if it is unknown."""
-    settings = name.endpoint.settings if name.endpoint else None
-    return find_price(name.text, settings.prices if settings else None)
-
-
-def check_limits(limits: SpendingLimits, models: Sequence[ModelName]) -> None:
-    """Raise `UsageError` for limits without a model at an endpoint, and for a limit of cost without a price."""
-    asked = [name for name in models if name.endpoint and not name.is_local]
-    if limits and not asked:
-        options = "--max-cost, --max-requests and --max-tokens-total"
-        raise UsageError(f"no model of this run is asked at an endpoint: leave {options} out")
-    for name in asked:
-        if limits.cost is not None and price_of(name) is None:
-            raise UsageError(
-                f"--max-cost needs the price of {name}, which is not known: give it in ${PRICES_VARIABLE} or with the "
-                "endpoint's name, or use --max-tokens-total"
-            )
-
-
 def model_loader(plan: EvaluationPlan, path: Path) -> Models:
     """Return a loader of the plan's chat models. A model with several roles is loaded once.
 
@@ -484,7 +470,8 @@ def model_loader(plan: EvaluationPlan, path: Path) -> Models:
     from align_echo.models import CallLog, RecordingModel, ReplyCache
 
     cache, log = ReplyCache(path / "cache"), CallLog(path / "calls.jsonl")
-    spending = Spending(plan.limits, log.read()) if plan.limits else None
+    prices = {name.text: price for name in plan.models if (price := price_of(name))}
+    spending = Spending(plan.limits, log.read(), prices) if plan.limits else None
 
     @functools.cache
     def load(name: ModelName) -> ChatModel:
@@ -494,7 +481,7 @@ def model_loader(plan: EvaluationPlan, path: Path) -> Models:
         model = load(name)
         if name.is_local:
             return model
-        meter = SpendingMeter(spending, price_of(name)) if spending else None
+        meter = SpendingMeter(spending, prices.get(name.text)) if spending else None
         return RecordingModel(model, role=role, cache=cache, log=log, meter=meter)
 
     return model_of

@@ -146,10 +146,17 @@ def _answer(call: Callable[[], Answer]) -> Answer | ModelError:
         return error
 
 
-def judged(refusal: Refusal, where: str, after: float | None = None, moved: str = "elsewhere") -> Exception:
+def judged(
+    refusal: Refusal,
+    where: str,
+    after: float | None = None,
+    moved: str = "elsewhere",
+    keys: Sequence[str] = KEY_VARIABLES,
+) -> Exception:
     """Map a refusal to an exception: retry, reject this request, or tell the user.
 
-    `after` is the wait in seconds that the endpoint asks for, `moved` where it sends on to.
+    `after` is the wait in seconds that the endpoint asks for, `moved` where it sends on to. `keys` are the environment
+    variables that the key may come from.
     """
     status, message, about = refusal.status, refusal.line, meaning(refusal)
     if about == "no credit":
@@ -159,7 +166,7 @@ def judged(refusal: Refusal, where: str, after: float | None = None, moved: str 
     if status in (408, 409, 429) or (status >= 500 and about in (None, "busy")):
         return PassingFault(message, after)
     if status in (401, 403):
-        return UsageError(f"{where} refuses the key ({status}): check {' or '.join(KEY_VARIABLES)}")
+        return UsageError(f"{where} refuses the key ({status}): check {' or '.join(keys)}")
     if status == 407:
         return UsageError(f"a proxy on the way to {where} asks for a user and a password (407): see $HTTP_PROXY")
     if 300 <= status < 400:

@@ -11,7 +11,7 @@ import base64
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -69,6 +69,11 @@ class Endpoint:
     account: str = field(default="", repr=False)
     settings: NamedEndpoint | None = None
 
+    @property
+    def key_variables(self) -> Sequence[str]:
+        """Environment variables that the key may come from."""
+        return (self.settings.key,) if self.settings is not None and self.settings.key else KEY_VARIABLES
+
     def authorization(self, api_key: str | None) -> str | None:
         """Return the `Authorization` header: user and password, else the key; None without either.
 
@@ -99,14 +104,20 @@ def read_endpoint(base_url: str | Endpoint | None) -> Endpoint:
     """
     if isinstance(base_url, Endpoint):
         return base_url
-    if base_url and _NAME.fullmatch(base_url) and (settings := named_endpoints().get(base_url)):
-        return replace(read_endpoint(settings.url), settings=settings)
     variable = "" if base_url else os.environ.get(URL_VARIABLE, "")
-    address = (base_url or variable or DEFAULT_BASE_URL).strip().rstrip("/")
+    address = (base_url or variable or DEFAULT_BASE_URL).strip()
     named = f"the base URL in ${URL_VARIABLE}" if variable else "the base URL"
+    if _NAME.fullmatch(address) and (settings := named_endpoints().get(address)):
+        return replace(_parse_url(settings.url, f"the URL of [{address}] in {endpoints_file()}"), settings=settings)
+    return _parse_url(address, named, named_endpoints())
+
+
+def _parse_url(address: str, named: str, names: Iterable[str] = ()) -> Endpoint:
+    """Parse a URL, which messages call `named`; `names` could stand in its place. Raises as `read_endpoint`."""
+    address = address.strip().rstrip("/")
     quoted_url = named if "@" in address else f"{named} {address!r}"
     if not address.startswith(("http://", "https://")):
-        known = f", or be one of {', '.join(named_endpoints())}" if named_endpoints() else ""
+        known = f", or be one of {', '.join(names)}" if names else ""
         raise UsageError(f"{quoted_url} must start with http:// or https://, such as http://localhost:8000/v1{known}")
     try:
         parts = urlsplit(address)

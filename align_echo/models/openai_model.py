@@ -161,6 +161,7 @@ class OpenAICompatibleModel:
             )
         self._retry = retry or RetryPolicy()
         self._wait = wait
+        self._keys = endpoint.key_variables
         settings = endpoint.settings or NamedEndpoint(url=endpoint.url)
         self._most = max_concurrency or settings.concurrency or CONCURRENCY
         self._slots = threading.BoundedSemaphore(self._most)
@@ -312,7 +313,7 @@ class OpenAICompatibleModel:
                 text = self._client.post(f"{self._base_url}/chat/completions", {"model": self._model, **body})
                 answer = read_body(text)
             except openai.APIStatusError as error:
-                refusal, problem = read_status_error(error), judged_error(error, self._where)
+                refusal, problem = read_status_error(error), judged_error(error, self._where, self._keys)
             except RefusedAnswer as error:
                 refusal = error.refusal
                 problem = judged(refusal, self._where, stated_wait(text))
@@ -410,7 +411,7 @@ def list_models(base_url: str | None = None, api_key: str | None = None) -> list
     try:
         return _listed_models(client, endpoint.url)
     except openai.APIStatusError as error:
-        problem = judged_error(error, endpoint.url)
+        problem = judged_error(error, endpoint.url, endpoint.key_variables)
         why = problem if isinstance(problem, UsageError) else f"{endpoint.url} does not list its models: {problem}"
         raise UsageError(str(why)) from None
     except (ModelError, PassingFault) as error:

@@ -81,6 +81,7 @@ def read_demonstrations(runs: Sequence[str], wanted: DemonstrationFilter) -> Dem
     episodes: dict[str, Trajectory] = {}
     left_out: Counter[str] = Counter()
     seen: set[str] = set()
+    numbers: Counter[str] = Counter()
     for episode in _episodes(runs, lambda damaged: left_out.update({"on damaged lines": len(damaged)})):
         identity = _identity(episode)
         reason = "that are there twice" if identity in seen else wanted.why_not(episode)
@@ -88,8 +89,9 @@ def read_demonstrations(runs: Sequence[str], wanted: DemonstrationFilter) -> Dem
         if reason:
             left_out[reason] += 1
             continue
-        number = sum(each.task_id == episode.task_id for each in episodes.values())
-        episodes[f"{episode.task_id}#{number}"] = episode.model_copy(update={"context_overflow": False})
+        name = f"{episode.task_id}#{numbers[episode.task_id]}"
+        numbers[episode.task_id] += 1
+        episodes[name] = episode.model_copy(update={"context_overflow": False})
     found = Demonstrations(episodes, +left_out)
     if not episodes:
         why = describe_counts(found.left_out) or "they are empty"

@@ -10,7 +10,7 @@ from align_echo.errors import UsageError
 from align_echo.models.endpoint import read_endpoint
 from align_echo.models.openai_model import OpenAICompatibleModel, list_models
 from align_echo.types import Message
-from tests.align.endpoint import Reply, serve
+from tests.align.endpoint import Reply, Status, serve
 from tests.hostile_endpoint.server import Exchange, serving
 
 HELLO = (Message(role="user", content="Hello?"),)
@@ -42,6 +42,17 @@ def test_a_name_stands_for_its_url_key_limits_and_prices(file: Path, monkeypatch
         assert (model._most, model._client.timeout) == (3, 7)
 
 
+def test_a_name_stands_in_the_variable_too_and_a_refused_key_is_named(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve({"m": [Status(401)]}) as endpoint:
+        file.write_text(f'[lab]\nurl = "{endpoint.url}"\nkey = "LAB_KEY"\n')
+        monkeypatch.setenv("LAB_KEY", "sk-lab-0123456789")
+        monkeypatch.setenv("OPENAI_BASE_URL", "lab")
+        with pytest.raises(UsageError, match=r"refuses the key \(401\): check LAB_KEY$"):
+            OpenAICompatibleModel("m").complete(HELLO, temperature=0)
+
+
 def test_an_unknown_name_is_answered_with_the_known(file: Path) -> None:
     file.write_text('[lab]\nurl = "http://here/v1"\n[home]\nurl = "http://there/v1"\n')
     with pytest.raises(UsageError, match=r"'labb' must start with http.*, or be one of lab, home$"):
@@ -55,7 +66,8 @@ def test_an_unknown_name_is_answered_with_the_known(file: Path) -> None:
         ("[lab]\n", "url"),
         ('[lab]\nurl = "http://here/v1"\nkeys = "X"\n', "keys"),
         ('[lab]\nurl = "http://here/v1"\nconcurrency = 0\n', "concurrency"),
-        ('[lab]\nurl = "here"\n', "must start with http"),
+        ('[lab]\nurl = "here"\n', r"URL of \[lab\] .* must start with http.*/v1$"),
+        ('[lab]\nurl = "lab"\n', "must start with http"),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_line(file: Path, text: str, says: str) -> None:

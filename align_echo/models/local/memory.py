@@ -5,16 +5,18 @@ Needs no torch. Not here: which conversations are computed or wait (`transformer
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from align_echo.errors import UsageError
+from align_echo.errors import ModelError, UsageError
 
 # ---------------------------------------------------------------- sizes in bytes
 
@@ -155,6 +157,22 @@ def _machine_memory() -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def untouched_pages(size: int) -> mmap.mmap:
+    """Reserve addresses of so many bytes. A page takes memory once it is written; huge pages would take more.
+
+    Raises `ModelError` where the system has no room for them.
+    """
+    lazily = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+    try:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | lazily)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"no {size:,} bytes of addresses can be reserved for conversations: {error}") from None
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        with suppress(OSError):  # a kernel without huge pages
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return pages
 
 
 # ---------------------------------------------------------------- the limit that all models of a process share

@@ -7,9 +7,7 @@ supported: attention sinks, soft caps, position biases and recurrent layers (`ch
 
 from __future__ import annotations
 
-import contextlib
 import mmap
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,7 +16,8 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from align_echo.errors import ModelError, UsageError
+from align_echo.errors import UsageError
+from align_echo.models.local.memory import untouched_pages
 from align_echo.models.local.weights import without_plans
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ class SlotCache:
         columns = _in_blocks(self.columns + 1, max(1, mmap.PAGESIZE // (size * states.element_size())))
         while columns * size * states.element_size() % mmap.PAGESIZE:  # no page has parts of two rows
             columns += 1
-        pages = _untouched(self.slots * heads * columns * size * states.element_size())
+        pages = untouched_pages(self.slots * heads * columns * size * states.element_size())
         self._pages.append(pages)
         return torch.frombuffer(pages, dtype=states.dtype).view(self.slots, heads, columns, size)
 
@@ -252,19 +251,6 @@ class SlotCache:
 def _in_blocks(columns: int, block: int = BLOCK) -> int:
     """Round up to whole blocks."""
     return -(-columns // block) * block
-
-
-def _untouched(size: int) -> mmap.mmap:
-    """Reserve addresses. A page takes memory once it is written; huge pages would take more."""
-    lazily = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
-    try:
-        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | lazily)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"no {size:,} bytes of addresses can be reserved for conversations: {error}") from None
-    if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without huge pages
-            pages.madvise(mmap.MADV_NOHUGEPAGE)
-    return pages
 
 
 def _wider(buffer: torch.Tensor, columns: int) -> torch.Tensor:

@@ -20,13 +20,7 @@ from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionTree, Term, fill, kind_name, text_of
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.edits import Edit, apply_edit, propose_edits
-from align_echo.interface.rules.model import (
-    Condition,
-    NeedsFirst,
-    Rule,
-    RuleSet,
-    SayInstead,
-)
+from align_echo.interface.rules.model import Condition, NeedsFirst, Rule, RuleSet, SayInstead
 from align_echo.interface.rules.runtime import RuleRuntime
 
 Key = TypeVar("Key")
