@@ -12,11 +12,12 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import permutations
 from typing import Any
 
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, declared_forms
+from align_echo.wrappers.serving import QuietServer
 
 NAME = "guesser"
 MOST = 20
@@ -68,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serve() -> Iterator[str]:
     """Answer at an endpoint of this machine, and yield its base URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server = QuietServer(_Handler, 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/v1"

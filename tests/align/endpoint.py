@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from align_echo.wrappers.serving import QuietServer
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def serve(scripts: Mapping[str, Script]) -> Iterator[Endpoint]:
     """Run an endpoint on a free local port; `endpoint.url` is its base URL."""
     endpoint = Endpoint(scripts)
     handler = type("Handler", (_Handler,), {"endpoint": endpoint})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = QuietServer(handler, 0)
     endpoint.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

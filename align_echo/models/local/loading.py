@@ -233,8 +233,9 @@ def run_server(
 
 def run_vllm(source: str, *, chat: ChatFormat = OWN_FORMAT) -> LocalModel:
     """Run the model of a folder or hub name on vLLM in this process."""
-    from align_echo.models.local.vllm_engine import VllmEngine
+    from align_echo.models.local.vllm_engine import VllmEngine, import_vllm
 
+    import_vllm()
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
     def start() -> LocalModel:

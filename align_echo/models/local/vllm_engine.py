@@ -207,7 +207,7 @@ class VllmEngine:
             "generation_config": "vllm",
             "disable_log_stats": True,
         }
-        self._vllm = _vllm()
+        self._vllm = import_vllm()
         if self._vllm.platforms.current_platform.is_cpu():
             # vLLM's CPU build ends when a seeded request's context is read in parts.
             settings["enable_chunked_prefill"] = False
@@ -400,7 +400,7 @@ class VllmEngine:
         self._loop.close()
 
 
-def _vllm() -> Any:
+def import_vllm() -> Any:
     """Import vLLM with the modules used here. Raises `MissingExtraError` if it is not installed."""
     try:
         package = import_module("vllm")

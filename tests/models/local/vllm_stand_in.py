@@ -11,13 +11,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import Qwen3ForCausalLM
 
+from align_echo.wrappers.serving import QuietServer
 from tests.models.local.tiny import tiny_model
 
 CONTEXT = 64
@@ -250,7 +251,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serve(stand_in: StandIn) -> Iterator[StandIn]:
     """Run it on a free local port; `url` is its base URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stand_in": stand_in}))
+    server = QuietServer(type("Handler", (_Handler,), {"stand_in": stand_in}), 0)
     server.daemon_threads = True
     stand_in.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
