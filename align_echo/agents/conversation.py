@@ -17,8 +17,7 @@ from align_echo.agents.parsing import plain_reply, uncut_text
 from align_echo.agents.presets import EpisodeRules
 from align_echo.errors import ReplyFormatError
 from align_echo.models.drawing import draw, model_for_sample
-from align_echo.models.endpoint import get_base_url
-from align_echo.models.recording import get_weights
+from align_echo.models.recording import describe_model
 from align_echo.prompts import prompt_hash, render
 from align_echo.registry import quantity
 from align_echo.types import NO_REPLY, AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
@@ -127,11 +126,8 @@ class ChatAgent(abc.ABC):
     def describe(self) -> dict[str, str]:
         """Return model, endpoint or weights, temperature and prompt hashes for run records."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in (*SHARED_PROMPTS, *self.prompts)}
-        source = {"model.agent": self._model.name, "base_url.agent": get_base_url(self._model)}
-        if weights := get_weights(self._model):
-            source["weights.agent"] = weights
         return {
-            **source,
+            **describe_model("agent", self._model),
             "temperature": str(self._temperature),
             "max_tokens": str(self._max_tokens),
             **({"replies": "raw"} if self._raw_replies else {}),

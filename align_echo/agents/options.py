@@ -16,6 +16,7 @@ from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.agents.presets import PRESETS
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import UsageError
+from align_echo.models.local.chat_template import ChatFormat
 from align_echo.types import Frozen
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -42,6 +43,32 @@ class VerbConfig(Frozen):
             raise UsageError(f"--{option.replace('_', '-')}:{reason}") from None
 
 
+class ModelConfig(VerbConfig):
+    """Options of --model, which the verbs that have it share."""
+
+    chat_template: Annotated[
+        str | None,
+        Field(description="A local model's template: a file, or the name of one of its own; default: its default."),
+    ] = None
+    template_args: Annotated[
+        str | None,
+        Field(description='Variables of the model\'s chat template as JSON, such as {"enable_thinking": false}.'),
+    ] = None
+    reasoning_effort: Annotated[
+        str | None, Field(description="How much a model at an endpoint thinks, such as low, medium or high.")
+    ] = None
+    extra_body: Annotated[
+        str | None, Field(description='Further fields of requests to --model as JSON, such as {"top_k": 20}.')
+    ] = None
+
+    @property
+    def chat(self) -> ChatFormat:
+        """Return how the model's conversations are written and asked for. Raises `UsageError` for invalid JSON."""
+        return ChatFormat(
+            self.chat_template or "", self.template_args or "", self.reasoning_effort or "", self.extra_body or ""
+        )
+
+
 Env = Annotated[
     str | InstanceOf[EnvironmentSpec],
     Field(description="An environment's name (`align-echo envs` lists them) or module:Name."),
@@ -64,14 +91,6 @@ Model = Annotated[
 BaseUrl = Annotated[
     str | None,
     Field(description="Endpoint of the model, or its name in your file; default: $OPENAI_BASE_URL, else OpenAI's."),
-]
-ChatTemplate = Annotated[
-    str | None,
-    Field(description="A local model's chat template: a file, or the name of one of its own; default: its default."),
-]
-TemplateArgs = Annotated[
-    str | None,
-    Field(description='Variables of a local model\'s chat template as JSON, such as {"enable_thinking": false}.'),
 ]
 Temperature = Annotated[float | None, Field(ge=0, description="Sampling temperature; default: the agent's own.")]
 MaxTokens = Annotated[

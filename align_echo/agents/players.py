@@ -55,9 +55,9 @@ def choose_agent(
     chat: ChatFormat = OWN_FORMAT,
 ) -> AgentChoice:
     """Choose the agent and model by name, or the defaults. `base_url` is where a model at an endpoint is asked,
-    `chat` how the conversations of a local one are written.
+    `chat` how its conversations are written and asked for.
 
-    Raises `UsageError` for an unknown agent, and for an invalid base URL.
+    Raises `UsageError` for an unknown agent, an invalid base URL, and options of `chat` that no model takes.
 
     Without either, the vanilla agent plays with the pocket model if that can run and was trained for the environments,
     else the scripted novice plays by itself. Other agents without a model get the scripted novice as their model.
@@ -65,6 +65,8 @@ def choose_agent(
     ready = not what_pocket_lacks() and POCKET_ENVIRONMENTS.issuperset(environments)
     chosen = agent_spec(agent or (Vanilla.kind if model or ready else NOVICE))
     if not chosen.asks_model:
+        if chat.options:
+            raise UsageError(f"the agent {chosen.name} asks no model: leave {chat.options} out")
         return AgentChoice(chosen, None)
     default = POCKET if ready and chosen.name == Vanilla.kind else NOVICE
     return AgentChoice(chosen, read_name(model or default, base_url, chat=chat))
@@ -127,12 +129,10 @@ def chat_model(name: ModelName, *, spec: EnvironmentSpec, seed: int, processes: 
 
 
 def model_on_record(name: ModelName | None) -> dict[str, str | None]:
-    """Return the `config.json` entries of the agents' model: its name, its endpoint, its template unless its own."""
+    """Return the `config.json` entries of the agents' model: its name, its endpoint, the options of its chats."""
     if name is None:
         return {"model": None, "base_url": None}
-    chat = {"chat_template": name.chat.template, "template_args": name.chat.args}
-    own = {option: value for option, value in chat.items() if value}
-    return {"model": name.on_record, "base_url": name.base_url, **own}
+    return {"model": name.on_record, "base_url": name.base_url, **name.chat.on_record}
 
 
 def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from align_echo.agents import options
-from align_echo.agents.options import VerbConfig
+from align_echo.agents.options import ModelConfig
 from align_echo.agents.players import (
     AgentChoice,
     about,
@@ -114,7 +114,7 @@ class GenerationPlan:
         return f"backend: probe ({why}no language model is asked)"
 
 
-class GenerationConfig(VerbConfig):
+class GenerationConfig(ModelConfig):
     """Options of `align-echo generate-interface`."""
 
     env: options.Env
@@ -158,6 +158,10 @@ def plan_generation(
         read_name(name, config.base_url) if name else None
         for name in (None if player else config.model, config.analyzer_model, config.optimizer_model)
     )
+    if config.chat.options and not player:
+        if default is None:
+            raise UsageError(f"{config.chat.options}: of which model? add --model NAME")
+        default = read_name(default, chat=config.chat)
     default = player.model if player else default
     chosen = choose_backend(config.backend, default, analyzer, optimizer)
     player = player or choose_agent(config.agent, default, (spec.name,))

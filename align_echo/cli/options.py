@@ -47,7 +47,9 @@ def takes(config: type[VerbConfig]) -> Callable[[Callable[..., None]], Callable[
         own = [parameter.replace(annotation=hints[parameter.name]) for parameter in rest]
         arguments = [each for each in own if _is_argument(each)]
         own_options = [each for each in own if not _is_argument(each)]
-        fields = [_parameter(name, field) for name, field in config.model_fields.items()]
+        shared = [name for name in config.model_fields if name not in config.__annotations__]
+        names = [*config.__annotations__, *shared]
+        fields = [_parameter(name, config.model_fields[name]) for name in names if name in config.model_fields]
 
         def command(**values: Any) -> None:
             chosen = {field.name: values.pop(field.name) for field in fields}

@@ -21,8 +21,7 @@ from align_echo.agents.presets import EpisodeRules
 from align_echo.base.dice import Dice
 from align_echo.critic.ask import ActionQuestion, Critic, UnreadVerdicts, Verdict, ask
 from align_echo.errors import AgentError, UsageError
-from align_echo.models.endpoint import get_base_url
-from align_echo.models.recording import get_weights
+from align_echo.models.recording import describe_model
 from align_echo.registry import Registry, with_article
 from align_echo.types import (
     Agent,
@@ -304,14 +303,8 @@ class BestOf:
 
     def _about_critic(self) -> dict[str, str]:
         critic = self._critic or Critic(self._agent.model)
-        details = {
-            "model.judge": critic.model.name,
-            "base_url.judge": get_base_url(critic.model),
-            "abstain_below": str(self._abstain_below),
-            **critic.describe(),
-        }
-        weights = get_weights(critic.model)
-        return details | ({"weights.judge": weights} if weights else {})
+        details = {"abstain_below": str(self._abstain_below), **critic.describe()}
+        return describe_model("judge", critic.model) | details
 
     def act(self, view: AgentView) -> AgentReply:
         """Return the chosen reply; `usage` sums over candidates and verdicts. Raises `ModelError` if a candidate fails.

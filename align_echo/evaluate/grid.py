@@ -17,7 +17,7 @@ from rich.table import Table
 
 from align_echo.agents import options
 from align_echo.agents.catalogue import AGENTS
-from align_echo.agents.options import VerbConfig
+from align_echo.agents.options import ModelConfig
 from align_echo.agents.players import (
     AgentChoice,
     choose_agent,
@@ -377,7 +377,7 @@ def play_grid(
     return grid, list(dict.fromkeys(experiment.line for experiment in experiments))
 
 
-class GridConfig(VerbConfig):
+class GridConfig(ModelConfig):
     """Options of `align-echo grid`."""
 
     env: Annotated[tuple[str, ...], Field(min_length=1, description="An environment; repeat it for more.")]
@@ -408,7 +408,9 @@ def plan_grid(config: GridConfig) -> GridPlan:
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise UsageError(f"{axis} {repeated[0]} is there twice: name each once")
-    model_name = read_name(config.model, config.base_url) if config.model else None
+    model_name = read_name(config.model, config.base_url, chat=config.chat) if config.model else None
+    if config.chat.options and not model_name:
+        raise UsageError(f"{config.chat.options}: of which model? add --model NAME")
     players = tuple(choose_agent(name, model_name, [spec.name for spec in specs]) for name in config.agent)
     refuse_idle_base_url(config.base_url, [player.model for player in players if player.model])
     if config.temperature is not None and not any(player.model for player in players):

@@ -9,6 +9,7 @@ further evaluation (`align-echo evaluate --compare`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,6 +194,8 @@ def evaluate_command(plan: GenerationPlan, interface: Path) -> str:
     options = f" --model {model}" if model else ""
     if model and model.endpoint and plan.config.base_url:
         options += f" --base-url {plan.config.base_url}"
+    for name, value in model.chat.on_record.items() if model else ():
+        options += f" --{name.replace('_', '-')} {shlex.quote(value)}"
     options += f" --agent-preset {plan.preset.name}" if plan.preset else ""
     who = f"--env {plan.world.spec.name} --agent {plan.player.agent.name}{options}"
     return f"align-echo evaluate {who} --compare --interface {interface}"

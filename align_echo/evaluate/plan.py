@@ -18,7 +18,7 @@ from pydantic import Field
 
 from align_echo.agents import options
 from align_echo.agents.conversation import WHOLE_HISTORY, ChatAgent, HistoryBounds
-from align_echo.agents.options import VerbConfig
+from align_echo.agents.options import ModelConfig
 from align_echo.agents.players import (
     AgentChoice,
     build_agent,
@@ -42,7 +42,6 @@ from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
 from align_echo.interface.contract import Interface
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
-from align_echo.models.local.chat_template import ChatFormat
 from align_echo.models.spending import (
     NO_LIMITS,
     Spending,
@@ -191,7 +190,7 @@ class EvaluationPlan:
         }
 
 
-class EvaluationConfig(VerbConfig):
+class EvaluationConfig(ModelConfig):
     """Options of `align-echo evaluate`."""
 
     env: options.Env
@@ -248,8 +247,6 @@ class EvaluationConfig(VerbConfig):
     ] = None
     model: options.Model = Field(default_factory=default_model)
     base_url: options.BaseUrl = None
-    chat_template: options.ChatTemplate = None
-    template_args: options.TemplateArgs = None
     temperature: options.Temperature = None
     max_tokens: options.MaxTokens = None
     history_turns: options.HistoryTurns = None
@@ -277,9 +274,8 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
     """
     spec = environment(config.env)
     split = spec.check_split(config.split or spec.test_split)
-    chat = ChatFormat(config.chat_template or "", config.template_args or "")
     model = agents_model(config.model, config.judge or config.critic, config.base_url)
-    player = choose_agent(config.agent, model, (spec.name,), config.base_url, chat)
+    player = choose_agent(config.agent, model, (spec.name,), config.base_url, config.chat)
     refuse_idle_model(player, config.model)
     preset = choose_preset(config.agent_preset, (player,))
     turns = choose_turns(config.turns, preset, spec)

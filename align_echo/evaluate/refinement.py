@@ -25,8 +25,7 @@ from align_echo.evaluate.plan import EvaluationPlan, RefinementPlan
 from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.intervals import Percent, Score, mean_score, scored, success_rate
-from align_echo.models.endpoint import get_base_url
-from align_echo.models.recording import get_weights
+from align_echo.models.recording import describe_model
 from align_echo.prompts import prompt_hash
 from align_echo.rollout.batches import HOPELESS, failed
 from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
@@ -234,13 +233,10 @@ def _on_record(refining: RefinementPlan, critic: Critic | None) -> Config:
     """Return the `config.json` entries of refinement rounds."""
     if critic is None:
         return {"refine_rounds": refining.rounds, "critic_details": None}
-    weights = get_weights(critic.model)
     return {
         "refine_rounds": refining.rounds,
         "critic_details": {
-            "model.critic": critic.model.name,
-            "base_url.critic": get_base_url(critic.model),
-            **({"weights.critic": weights} if weights else {}),
+            **describe_model("critic", critic.model),
             "form": critic.form.name,
             "temperature": str(CRITIC_TEMPERATURE),
             "max_tokens": str(CRITIQUE_TOKENS),

@@ -70,6 +70,7 @@ from align_echo.evaluate.study_file import (
 )
 from align_echo.evaluate.tables import WORTH
 from align_echo.interface.contract import Interface, load_interface
+from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.rollout.faults import InterfaceConduct
 from align_echo.rollout.session import Episode, try_reset
 from align_echo.run_dir import CONFIG, interface_fingerprints
@@ -174,7 +175,13 @@ def plan_study(source: str | Path | StudyFile) -> StudyPlan:
 def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, AgentChoice]:
     """Choose the agents by label. Raises `UsageError` for a model without use, and for a repeated agent."""
     names = [spec.name for spec in specs]
-    chosen = {entry: choose_agent(*entry, environments=names, base_url=file.base_url) for entry in file.agents}
+    chat = ChatFormat("", file.template_args or "", file.reasoning_effort or "", file.extra_body or "")
+    if chat.options and not any(model for _, model in file.agents):
+        raise UsageError(f"no agent of this study names a model: leave {chat.options} out")
+    chosen = {
+        (agent, model): choose_agent(agent, model, names, file.base_url, chat if model else OWN_FORMAT)
+        for agent, model in file.agents
+    }
     _refuse_one_folder("agents", map(agent_label, chosen))
     earlier: dict[tuple[str | None, ...], AgentEntry] = {}
     for entry, player in chosen.items():

@@ -126,6 +126,12 @@ class StudyFile(Frozen, allow_inf_nan=False, strict=True):
     """Temperature of agents with a model; null: each agent's own."""
     max_tokens: int | None = Field(default=None, ge=256)
     """Most tokens of a reply of an agent with a model; null: 512."""
+    template_args: str | None = None
+    """As `--template-args`, for every model that an agent names; null: none."""
+    reasoning_effort: str | None = None
+    """As `--reasoning-effort`, for these models; null: none."""
+    extra_body: str | None = None
+    """As `--extra-body`, for these models; null: none."""
     agent_preset: str | None = None
     """Preset of agents with a model, as for `--agent-preset`; null: none."""
     workers: int | None = Field(default=None, ge=1, le=MOST_WORKERS)

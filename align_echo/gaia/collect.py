@@ -17,7 +17,7 @@ from pydantic import Field
 
 from align_echo.agents import options
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.options import VerbConfig
+from align_echo.agents.options import ModelConfig
 from align_echo.agents.players import AgentChoice, build_agent, choose_agent, default_model, require_expert
 from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
@@ -55,7 +55,6 @@ from align_echo.gaia.examples import (
 )
 from align_echo.intervals import Percent, scored, success_rate
 from align_echo.models.choosing import ModelName, refuse_idle_base_url
-from align_echo.models.local.chat_template import ChatFormat
 from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
 from align_echo.types import Agent, Frozen, Trajectory
 from align_echo.workers.ray_cluster import Workers, choose_workers, read_workers
@@ -300,7 +299,7 @@ class CandidateSettings:
         return None if self.critic == player.model else self.critic
 
 
-class CollectionConfig(VerbConfig):
+class CollectionConfig(ModelConfig):
     """Options of `align-echo critic collect`."""
 
     env: options.Env
@@ -324,8 +323,6 @@ class CollectionConfig(VerbConfig):
     interface: options.InterfaceName = "none"
     retract: options.Retract = True
     base_url: options.BaseUrl = None
-    chat_template: options.ChatTemplate = None
-    template_args: options.TemplateArgs = None
     seed: options.Seed = 0
     workers: options.WorkerCount = None
     data_root: options.DataRoot = None
@@ -346,9 +343,8 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
     """Resolve the names of a collection's options and check the options. Raises as `build_collection`."""
     spec = environment(config.env)
     split = spec.check_split(config.split or spec.train_split)
-    chat = ChatFormat(config.chat_template or "", config.template_args or "")
     model = agents_model(config.model, config.judge, config.base_url)
-    player = choose_agent(config.agent, model, (spec.name,), config.base_url, chat)
+    player = choose_agent(config.agent, model, (spec.name,), config.base_url, config.chat)
     drawing = CandidateSettings(
         candidates=config.candidates,
         temperature=config.temperature,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from align_echo.agents import options
-from align_echo.agents.options import VerbConfig
+from align_echo.agents.options import ModelConfig
 from align_echo.agents.players import AgentChoice, choose_agent, default_model
 from align_echo.base.files import read_bytes
 from align_echo.base.plain_yaml import first_wrong, json_object
@@ -119,6 +119,7 @@ class FlywheelPlan:
             "env": self.spec.name,
             "agent": self.player.agent.name,
             "model": self.player.model and self.player.model.text,
+            **(self.player.model.chat.on_record if self.player.model else {}),
             "critic": self.critic.text,
             "begin": self.begin,
             "rounds": self.rounds,
@@ -149,7 +150,7 @@ class FlywheelPlan:
         return pick_round_tasks(ids, count, number, task_type=self.spec.task_type, seed=self.seed)
 
 
-class FlywheelConfig(VerbConfig):
+class FlywheelConfig(ModelConfig):
     """Options of `align-echo critic flywheel`."""
 
     env: options.Env
@@ -195,7 +196,7 @@ def plan_flywheel(config: FlywheelConfig) -> FlywheelPlan:
     changes = {"weights": config.weights, "lr": config.lr, "epochs": config.epochs, "seed": config.seed}
     return FlywheelPlan(
         spec=spec,
-        player=choose_agent(config.agent, config.model, (spec.name,)),
+        player=choose_agent(config.agent, config.model, (spec.name,), chat=config.chat),
         settings=read_fit_settings(find_source(start), config.config, changes),
         critic=start,
         split=config.split or spec.train_split,

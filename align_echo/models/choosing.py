@@ -41,8 +41,8 @@ class ModelName:
     """A model's name and its parsed parts: the kind of model and its `source`, the name without a prefix.
 
     `folder` is the source's folder on this machine, None if there is none and for a GGUF file. `endpoint` is where the
-    model is asked, None for a script or a model in this process. `chat` is how a local model's conversations are
-    written.
+    model is asked, None for a script or a model in this process. `chat` is how its conversations are written and asked
+    for.
     """
 
     text: str
@@ -96,19 +96,24 @@ def read_name(
     name: str | ModelName, base_url: str | None = None, *, served: bool = True, chat: ChatFormat = OWN_FORMAT
 ) -> ModelName:
     """Parse a model's name, and find its endpoint if it has one (see `read_endpoint`). A `ModelName` is returned
-    unchanged, but for `chat`: how the user wants its conversations written.
+    unchanged, but for `chat`: how the user wants its conversations written and asked for.
 
     With a base URL a path names a model at the endpoint, as `vllm serve FOLDER` and `transformers serve FOLDER` call
     theirs; `transformers:FOLDER`, and any path unless `served`, is on this machine.
 
     No other code parses names or looks for the folders in them. A missing model raises nothing here; `load_model`
-    reports it. Raises `UsageError` for an invalid base URL, and for a `chat` of a model that takes no token ids.
+    reports it. Raises `UsageError` for an invalid base URL, and for options of `chat` that the model does not take.
     """
     known = name if isinstance(name, ModelName) else _parse(name, base_url, served=served)
     if chat == OWN_FORMAT:
         return known
-    if known.kind not in PREFIXES:
-        raise UsageError(f"--chat-template and --template-args are for models that take token ids, not for {known}")
+    if known.kind not in (*PREFIXES, "endpoint"):
+        raise UsageError(f"{chat.options}: {known} takes no options of its chats")
+    if known.kind == "endpoint" and chat.template:
+        raise UsageError(f"--chat-template is for models that take token ids, not for {known}")
+    if known.kind in PREFIXES and (chat.effort or chat.body):
+        instead = "--template-args sets variables of its template"
+        raise UsageError(f"--reasoning-effort and --extra-body are for models at endpoints, not for {known}: {instead}")
     return replace(known, chat=chat)
 
 
@@ -208,7 +213,7 @@ def load_model(
         raise UsageError(f"{name} is not the folder of a model: {why}")
     from align_echo.models.openai_model import OpenAICompatibleModel
 
-    return OpenAICompatibleModel(name.text, base_url=name.endpoint)
+    return OpenAICompatibleModel(name.text, base_url=name.endpoint, fields=name.chat.fields)
 
 
 def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import openai
 
@@ -134,8 +136,9 @@ class OpenAICompatibleModel:
     The key comes from `ALIGN_ECHO_API_KEY` or `OPENAI_API_KEY`, or from the variable of a named endpoint. Endpoints
     other than OpenAI's work without one, or with `user:password@` in their URL. At most `max_concurrency` requests run
     at once (default: the named endpoint's, else 8). `timeout` is the deadline of one request and its full answer in
-    seconds (default: the named endpoint's, else `ALIGN_ECHO_TIMEOUT`, else 600). `wait` replaces the pauses between
-    attempts in tests. Construction raises `UsageError` if OpenAI's host has no key, and for an unusable key or URL.
+    seconds (default: the named endpoint's, else `ALIGN_ECHO_TIMEOUT`, else 600). `fields` are added to each request.
+    `wait` replaces the pauses between attempts in tests. Construction raises `UsageError` if OpenAI's host has no key,
+    and for an unusable key or URL.
     """
 
     def __init__(
@@ -148,6 +151,7 @@ class OpenAICompatibleModel:
         timeout: float | None = None,
         retry: RetryPolicy | None = None,
         prices: Mapping[str, Price] | None = None,
+        fields: Mapping[str, Any] = MappingProxyType({}),
         wait: Callable[[float], None] = pause,
     ) -> None:
         self._model = model
@@ -166,6 +170,7 @@ class OpenAICompatibleModel:
         self._most = max_concurrency or settings.concurrency or CONCURRENCY
         self._slots = threading.BoundedSemaphore(self._most)
         self._price = find_price(model, {**settings.prices, **(prices or {})})
+        self._fields = dict(fields)
         self._form = RequestForm()
         self._said: set[str] = set()
         self._takes_n = True
@@ -187,8 +192,13 @@ class OpenAICompatibleModel:
 
     @property
     def identity(self) -> str:
-        """Endpoint and name, unique to this model."""
-        return f"{self._base_url} {self._model}"
+        """Endpoint, name and added fields, unique to this model."""
+        return f"{self._base_url} {self._model} {self.fields}".rstrip()
+
+    @property
+    def fields(self) -> str:
+        """Fields that are added to each request, as JSON; "" for none."""
+        return json.dumps(self._fields, sort_keys=True) if self._fields else ""
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
         """Ask for a reply, cut if it goes far beyond `max_tokens`.
@@ -309,6 +319,7 @@ class OpenAICompatibleModel:
         for _ in range(MOST_ADAPTATIONS):
             form, tokens = trial.form, trial.max_tokens
             body = form.body(messages, temperature=temperature, max_tokens=tokens, listed=listed, several=several)
+            body |= form.added(self._fields)
             try:
                 text = self._client.post(f"{self._base_url}/chat/completions", {"model": self._model, **body})
                 answer = read_body(text)

@@ -129,6 +129,19 @@ def get_weights(model: ChatModel) -> str:
     return weights
 
 
+def get_fields(model: ChatModel) -> str:
+    """Return the fields that a user adds to a model's requests as JSON; "" for none."""
+    fields: str = getattr(model, "fields", "")
+    return fields
+
+
+def describe_model(role: str, model: ChatModel) -> dict[str, str]:
+    """Describe a role's model for run records (`types.Described`): name, endpoint, weights, fields of its requests."""
+    further = {"weights": get_weights(model), "fields": get_fields(model)}
+    known = {f"{name}.{role}": value for name, value in further.items() if value}
+    return {f"model.{role}": model.name, f"base_url.{role}": get_base_url(model), **known}
+
+
 SAMPLES_PER_STAGE = 2**32
 """Offset between the sample numbers of two stages, so that each stage draws new samples."""
 
@@ -190,6 +203,11 @@ class RecordingModel:
     def weights(self) -> str:
         """Hash of the wrapped model's weights."""
         return get_weights(self._model)
+
+    @property
+    def fields(self) -> str:
+        """Fields that are added to the wrapped model's requests."""
+        return get_fields(self._model)
 
     def with_sample(self, sample: int) -> RecordingModel:
         """Return the model for another sample number, whose replies are stored separately."""

@@ -19,12 +19,12 @@ from align_echo.types import Frozen, Message
 
 Meaning = Literal[
     "overflow", "busy", "no credit", "system role", "alternating roles", "temperature", "listed", "stream",
-    "stream usage", "several", "length field", "length",
+    "stream usage", "several", "length field", "length", "effort",
 ]  # fmt: skip
 """What a refusal is about.
 
 "overflow": the context is too long. "busy": a limit of requests or tokens per time. "listed": `top_logprobs`.
-"several": `n`. "length field": the name of the reply's limit. "length": its value.
+"several": `n`. "length field": the name of the reply's limit. "length": its value. "effort": `reasoning_effort`.
 """
 
 LONGEST_MESSAGE = 300
@@ -107,6 +107,9 @@ WORDINGS = (
     ),
     Wording("overflow", r"max_tokens'? must be at least 1, got -", "vLLM before 0.6"),
     # Fields and their values.
+    Wording("effort", r"reasoning[_. ]?effort", "OpenAI, Azure, Groq, vLLM, xAI, Gemini"),
+    Wording("effort", r"(not|n't) support (thinking|reasoning)|reasoning is mandatory", "Ollama, OpenRouter"),
+    Wording("effort", r"\b(think|reasoning) value\b|thinking[_ ]level", "Ollama, Gemini"),
     Wording("temperature", r"\btemperature\b", "OpenAI o-series and gpt-5, Kimi, Anthropic, TGI, Z.ai, DashScope"),
     Wording("listed", r"log_?probs", "vLLM, OpenAI, DashScope, Together, Gemini, xAI, DeepSeek"),
     Wording("stream usage", r"stream_options|include_usage", "Mistral, gateways"),
@@ -165,6 +168,8 @@ def meaning(refusal: Refusal) -> Meaning | None:
 
 
 _FIELDS: Mapping[str, Meaning] = {
+    "reasoning_effort": "effort",
+    "reasoning.effort": "effort",
     "temperature": "temperature",
     "logprobs": "listed",
     "top_logprobs": "listed",
@@ -199,7 +204,8 @@ class RequestForm(Frozen):
     `length_field` is the name of the reply's limit, "" for none; its value lies in `least` to `most` tokens.
     `temperature`: "asked" is sent as asked, raised to `coldest` and lowered to `hottest`; None is left out; a number is
     the only value that the model takes. `system_role`: whether there is a system role. `alternates`: whether user and
-    assistant must alternate. `listed` is the maximum number of first tokens with probabilities, 0 for none.
+    assistant must alternate. `listed` is the maximum number of first tokens with probabilities, 0 for none. `effort`
+    takes the place of the reasoning effort asked for: None leaves it out.
     """
 
     length_field: Literal["max_tokens", "max_completion_tokens", ""] = "max_tokens"
@@ -213,6 +219,16 @@ class RequestForm(Frozen):
     listed: int = LISTED
     streams: bool = False
     stream_usage: bool = True
+    effort: Literal["asked"] | str | None = "asked"
+
+    def added(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields that a user adds to each request, with the effort that the model takes."""
+        added = dict(fields)
+        if self.effort is None:
+            added.pop("reasoning_effort", None)
+        elif self.effort != "asked" and "reasoning_effort" in added:
+            added["reasoning_effort"] = self.effort
+        return added
 
     def body(
         self,
@@ -348,6 +364,22 @@ def _fewer_listed(form: RequestForm, sent: Mapping[str, Any], refusal: Refusal) 
     return form.model_copy(update={"listed": most}), change
 
 
+LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""Levels of reasoning effort, from the least."""
+
+
+def _other_effort(form: RequestForm, sent: Mapping[str, Any], refusal: Refusal) -> Change:
+    """Send the nearest of the levels that the message names, once; else none."""
+    asked = sent.get("reasoning_effort")
+    if asked is None:
+        return None
+    named = [level for level in LEVELS if level != asked and re.search(rf"\b{level}\b", refusal.message.lower())]
+    if form.effort == "asked" and asked in LEVELS and named:
+        near = min(named, key=lambda level: abs(LEVELS.index(level) - LEVELS.index(asked)))
+        return form.model_copy(update={"effort": near}), f"it takes no reasoning effort {asked}: {near} is sent"
+    return form.model_copy(update={"effort": None}), f"it takes no reasoning effort {asked}: it thinks as it does"
+
+
 def _streamed(form: RequestForm, sent: Mapping[str, Any], refusal: Refusal) -> Change:
     return form.model_copy(update={"streams": True}), "it only streams its replies"
 
@@ -385,6 +417,7 @@ def _other_length(form: RequestForm, sent: Mapping[str, Any], refusal: Refusal) 
 
 
 _CHANGES: Mapping[str, Callable[[RequestForm, Mapping[str, Any], Refusal], Change]] = {
+    "effort": _other_effort,
     "system role": _without_system,
     "alternating roles": _alternating,
     "temperature": _temperature,

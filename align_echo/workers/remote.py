@@ -159,6 +159,11 @@ class DistantModel:
         return self.facts.weights
 
     @property
+    def fields(self) -> str:
+        """Fields that are added to its requests."""
+        return self.facts.fields
+
+    @property
     def identity(self) -> str:
         """Return a string unique to this model."""
         return self.facts.identity

@@ -20,7 +20,7 @@ import gymnasium as gym
 
 from align_echo.errors import UsageError, first_line
 from align_echo.models.endpoint import get_base_url
-from align_echo.models.recording import get_identity, get_weights
+from align_echo.models.recording import get_fields, get_identity, get_weights
 from align_echo.registry import serve_modules, served_modules
 from align_echo.types import Agent, ChatModel
 
@@ -52,6 +52,7 @@ class ModelFacts:
     base_url: str
     weights: str
     identity: str
+    fields: str = ""
 
 
 def pack(work: RolloutSpec) -> tuple[bytes, list[ChatModel]]:
@@ -118,7 +119,8 @@ def _stand_in(value: object, models: list[ChatModel]) -> ModelFacts | None:
     index = next((number for number, known in enumerate(models) if known is model), len(models))
     if index == len(models):
         models.append(model)
-    return ModelFacts(index, model.name, get_base_url(model), get_weights(model), get_identity(model))
+    known = (get_base_url(model), get_weights(model), get_identity(model), get_fields(model))
+    return ModelFacts(index, model.name, *known)
 
 
 class _Unpickler(pickle.Unpickler):

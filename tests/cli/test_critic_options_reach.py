@@ -36,6 +36,7 @@ from tests.cli.door_models import (
     told,
     write_interfaces,
 )
+from tests.cli.test_request_fields import SEEN
 from tests.models.local.tiny import tiny_config, tiny_model, tiny_tokenizer
 from tests.reach import Case, Row, Scene, check, options, unseen
 
@@ -279,8 +280,9 @@ def test_every_option_of_collecting_and_of_the_flywheel_is_seen_where_it_acts():
     seed = {"seed": test_another_seed_plays_other_tasks_with_other_draws}
     resumed = test_critic.test_a_finished_collection_resumes_to_the_same
     collected = {"resume": resumed, "data_root": test_cli.test_bad_input_is_one_line_status_2_and_nothing_written}
-    assert unseen(options("critic collect"), COLLECTING.values(), {**seed, **collected}) == []
-    assert unseen(options("critic flywheel"), TURNING.values(), {**seed, "resume": resumed}) == []
+    fields = {name: SEEN[name] for name in ("reasoning_effort", "extra_body")}
+    assert unseen(options("critic collect"), COLLECTING.values(), {**seed, **collected, **fields}) == []
+    assert unseen(options("critic flywheel"), TURNING.values(), {**seed, **SEEN, "resume": resumed}) == []
 
 
 @pytest.mark.parametrize(("verb", "values", "part"), [("collect", PLAYED, ""), ("flywheel", TURNED, FIRST)])

@@ -21,6 +21,7 @@ from tests.align.hybrid import test_hybrid
 from tests.align.room_world import BOOK, MUG
 from tests.cli import test_cli, test_generate
 from tests.cli.room_models import Heard, listen
+from tests.cli.test_request_fields import SEEN
 from tests.reach import Case, Row, Scene, check, options, unseen
 
 WORLDS = "tests.cli.room_models"
@@ -156,6 +157,7 @@ def test_options_of_generation_act(name, generate):
 
 def test_every_option_of_generation_is_seen_where_it_acts():
     apart = {
+        **SEEN,
         "seed": test_another_seed_plays_other_tasks_and_draws_otherwise,
         "allow_untested": test_hybrid.test_without_the_option_an_untested_hypothesis_is_left_out,
         "out": test_generate.test_a_chat_model_plays_and_every_exchange_is_kept,

@@ -33,6 +33,7 @@ from tests.cli.door_models import (
     told,
     write_interfaces,
 )
+from tests.cli.test_request_fields import SEEN
 from tests.doors import REFUSED
 from tests.reach import Case, Row, Scene, check, options, unseen
 
@@ -263,8 +264,9 @@ def test_every_option_is_seen_where_it_acts():
         ),
     }
     resumed = {"resume": test_grid.test_a_stopped_grid_goes_on_where_it_stopped}
-    assert unseen(options("evaluate"), SCENES.values(), {**seed, **apart}) == []
-    assert unseen(options("grid"), GRIDS.values(), {**seed, **resumed}) == []
+    fields = {name: SEEN[name] for name in ("reasoning_effort", "extra_body")}
+    assert unseen(options("evaluate"), SCENES.values(), {**seed, **apart, **fields}) == []
+    assert unseen(options("grid"), GRIDS.values(), {**seed, **resumed, **SEEN}) == []
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -20,6 +20,7 @@ from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.workers.ray_cluster import play_tasks
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.align.room_world import BOOK, GOOD_CODE, MUG
+from tests.cli import test_request_fields
 from tests.cli.room_models import Heard, listen
 from tests.reach import Case, Row, Scene, check, fields, unseen
 
@@ -165,7 +166,11 @@ def test_keys_of_a_study_act(name, study):
 
 
 def test_every_key_of_a_study_is_seen_where_it_acts():
-    apart = {"seed": test_another_seed_learns_from_other_tasks_with_other_draws}
+    named = test_request_fields.test_models_that_a_study_names_are_asked_with_the_fields
+    apart: dict[str, Callable[..., object]] = {
+        "seed": test_another_seed_learns_from_other_tasks_with_other_draws,
+        **dict.fromkeys(("reasoning_effort", "extra_body", "template_args"), named),
+    }
     assert unseen(fields(StudyFile), SCENES.values(), apart) == []
 
 

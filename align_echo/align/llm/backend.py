@@ -35,8 +35,7 @@ from align_echo.align.showing import describe_actions
 from align_echo.align.world import TrainingSplit
 from align_echo.errors import EngineError, InterfaceError, MissingExtraError, ModelError, NoAnswerError
 from align_echo.interface.contract import Interface, RuleRecord, check_source
-from align_echo.models.endpoint import get_base_url
-from align_echo.models.recording import get_weights
+from align_echo.models.recording import describe_model
 from align_echo.prompts import prompt_hash, render
 from align_echo.rollout.batches import failed
 from align_echo.rollout.session import base_env, take_turn
@@ -344,13 +343,8 @@ class LlmBackend:
 
 
 def described_models(*, analyzer: ChatModel, optimizer: ChatModel) -> dict[str, str]:
-    """Describe both models for the run's record (`types.Described`): names and endpoints or weights."""
-    described: dict[str, str] = {}
-    for role, model in (("analyzer", analyzer), ("optimizer", optimizer)):
-        described |= {f"model.{role}": model.name, f"base_url.{role}": get_base_url(model)}
-        if weights := get_weights(model):
-            described[f"weights.{role}"] = weights
-    return described
+    """Describe both models for the run's record."""
+    return describe_model("analyzer", analyzer) | describe_model("optimizer", optimizer)
 
 
 def _replies_around(misalignment: Misalignment, env: TextEnv) -> Iterator[AgentReply]:

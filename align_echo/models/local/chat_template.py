@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -51,30 +52,80 @@ Chat = list[dict[str, str]]
 _SCRIPT = Path(__file__).with_name("foreign_process.py")
 
 
+OWN_FIELDS = {
+    "messages": "they are the conversation", "model": "--model", "temperature": "--temperature",
+    "max_tokens": "--max-tokens", "max_completion_tokens": "--max-tokens", "reasoning_effort": "--reasoning-effort",
+    "chat_template_kwargs": "--template-args", "stream": "what is streamed is for the endpoint to say",
+    "stream_options": "what is streamed is for the endpoint to say", "n": "an agent draws as it needs",
+    "logprobs": "verdicts ask for them", "top_logprobs": "verdicts ask for them", "tools": "--tools",
+    "tool_choice": "--tools", "functions": "--tools", "api_key": "OPENAI_API_KEY", "api-key": "OPENAI_API_KEY",
+    "key": "OPENAI_API_KEY", "token": "OPENAI_API_KEY", "authorization": "OPENAI_API_KEY",
+}  # fmt: skip
+"""Fields of a request that are not a user's to add, and what decides them."""
+
+_LEVEL = re.compile(r"[A-Za-z][A-Za-z_-]{0,30}")
+
+
 @dataclass(frozen=True)
 class ChatFormat:
-    """How a user wants conversations written: `template` is a file, or the name of one of the model's templates, and
-    `args` are the template's variables as JSON. Empty is the model's own. Raises `UsageError` for other `args`.
+    """How a user wants a model's conversations written and asked for. Empty is the model's own.
+
+    `template` is a file, or the name of one of a local model's templates; `args` are the template's variables as JSON.
+    `effort` is the reasoning effort and `body` further fields as JSON of requests to an endpoint. Raises `UsageError`
+    for JSON that is no object, and for a field of `OWN_FIELDS`.
     """
 
     template: str = ""
     args: str = ""
+    effort: str = ""
+    body: str = ""
 
     def __post_init__(self) -> None:
-        """Check that the variables are a JSON object."""
+        """Check the JSON and the level."""
         self.variables  # noqa: B018
+        own = next((name for name in _json_object(self.body, "--extra-body", '{"top_k": 20}') if _own(name)), None)
+        if own is not None:
+            raise UsageError(f"--extra-body replaces no {own}: {_own(own)}")
+        if self.effort and not _LEVEL.fullmatch(self.effort):
+            raise UsageError(f"--reasoning-effort is a word such as low, medium or high, not {self.effort!r}")
 
     @property
     def variables(self) -> dict[str, Any]:
         """Return the template's variables."""
-        try:
-            variables = parse_json(self.args or "{}")
-        except ValueError:
-            variables = None
-        if not isinstance(variables, dict):
-            example = '{"enable_thinking": false}'
-            raise UsageError(f"--template-args takes a JSON object, such as {example}, not {self.args}")
-        return variables
+        return _json_object(self.args, "--template-args", '{"enable_thinking": false}')
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return what is added to each request to an endpoint."""
+        effort = {"reasoning_effort": self.effort} if self.effort else {}
+        variables = {"chat_template_kwargs": self.variables} if self.args else {}
+        return effort | variables | _json_object(self.body, "--extra-body", "{}")
+
+    @property
+    def on_record(self) -> dict[str, str]:
+        """Return the options in use, by the names that configs and records give them."""
+        names = {"chat_template": self.template, "template_args": self.args, "reasoning_effort": self.effort}
+        return {name: value for name, value in {**names, "extra_body": self.body}.items() if value}
+
+    @property
+    def options(self) -> str:
+        """Return the options in use as they are written on the command line."""
+        return " and ".join(f"--{name.replace('_', '-')}" for name in self.on_record)
+
+
+def _own(name: str) -> str:
+    """Return what decides a field that no user adds; "" for other fields."""
+    return OWN_FIELDS.get(name.strip().lower().replace("-", "_"), OWN_FIELDS.get(name.strip().lower(), ""))
+
+
+def _json_object(text: str, option: str, example: str) -> dict[str, Any]:
+    try:
+        value = parse_json(text or "{}")
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise UsageError(f"{option} takes a JSON object, such as {example}, not {text}")
+    return value
 
 
 OWN_FORMAT = ChatFormat()
