@@ -95,7 +95,8 @@ def _added(count: int | None, second: int | None) -> int | None:
 class Completion(Frozen):
     """A model's reply. `finish_reason` is "length" if the reply was cut off.
 
-    `in_thinking`: the text stood in the field of the model's thinking, and the reply had no other.
+    `thinking` is the text in the field of the model's thinking, `thinking_tokens` their number if the endpoint counts
+    them. `in_thinking`: the text stood in that field, and the reply had no other.
     """
 
     text: str
@@ -103,6 +104,8 @@ class Completion(Frozen):
     usage: Usage = Usage()
     cached: bool = False
     in_thinking: bool = False
+    thinking: str = ""
+    thinking_tokens: int | None = None
     tokens: Tokens | None = None
 
 
@@ -147,12 +150,19 @@ class ChatModel(Protocol):
 # ---------------------------------------------------------------- agent
 
 
+def join_thinking(thinking: str, reply: str) -> str:
+    """Return a reply as the model wrote it: with its thoughts, if they stood in its text."""
+    inline = thinking.lstrip().startswith("<think>") or "</think>" in thinking
+    return thinking + reply if inline else reply
+
+
 class Turn(Frozen):
-    """One exchange as seen by the agent: its full reply and the observation."""
+    """One exchange as seen by the agent: its reply and the observation. `thinking` is as in `AgentReply`."""
 
     reply: str
     action: str | None
     observation: str
+    thinking: str = ""
     tokens: Tokens | None = None
 
 
@@ -238,14 +248,16 @@ class Choice(Frozen):
 class AgentReply(Frozen):
     """An agent's reply. `action` is None if the reply had no action; `problem` then describes the error.
 
-    `tokens` is the single model call behind the reply; None if there were more, or the model gives no token ids.
-    `cut_off`: the reply reached the model's token limit. `choice` is set if the reply is one of several candidates.
+    `thinking` holds the model's thoughts: those of its field at an endpoint, or those at the beginning of its text with
+    their tags. `tokens` is the single model call behind the reply; None if there were more, or the model gives no token
+    ids. `cut_off`: the reply reached the model's token limit. `choice` is set for one of several candidates.
     `residue` names end tokens and invisible characters stripped from the reply before parsing. `verbatim`: the action
     is sent in the agent's own words, never in the spelling of a possible action.
     """
 
     text: str
     action: str | None
+    thinking: str = ""
     problem: str = ""
     verbatim: bool = False
     cut_off: bool = False
@@ -312,7 +324,7 @@ class Step(Frozen):
     counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it
     was. `forged` lists its false claims about the environment: "reward", "done". `hints`: the states of its hints.
     `cut_off`: the reply reached the model's token limit. `choice`: the reply was chosen among candidates. `residue`
-    names end tokens and invisible characters stripped from the reply before parsing.
+    names end tokens and invisible characters stripped from the reply before parsing. `thinking` is as in `AgentReply`.
     """
 
     reply: str
@@ -324,6 +336,7 @@ class Step(Frozen):
     terminated: bool = False
     truncated: bool = False
     engine_calls: int = 1
+    thinking: str = ""
     problem: str = ""
     cut_off: bool = False
     residue: tuple[str, ...] = ()

@@ -13,14 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from align_echo.agents.parsing import plain_reply, uncut_text
+from align_echo.agents.parsing import plain_reply, split_thoughts, uncut_text
 from align_echo.agents.presets import EpisodeRules
 from align_echo.errors import ReplyFormatError
 from align_echo.models.drawing import draw, model_for_sample
 from align_echo.models.recording import describe_model
 from align_echo.prompts import prompt_hash, render
 from align_echo.registry import quantity
-from align_echo.types import NO_REPLY, AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
+from align_echo.types import (
+    NO_REPLY,
+    AgentReply,
+    AgentView,
+    ChatModel,
+    Completion,
+    Message,
+    Tokens,
+    Turn,
+    join_thinking,
+)
 
 SHARED_PROMPTS = ("shared/agent", "shared/start")
 MAX_TOKENS = 512
@@ -180,8 +190,8 @@ class ChatAgent(abc.ABC):
         for number, (text, turn) in enumerate(zip(texts, view.turns, strict=True)):
             if number < first:
                 continue
-            same = text == turn.reply and firsts[number] == first
-            messages.append(assistant_message(text, turn.tokens if same else None))
+            tokens = turn.tokens if text == turn.reply and firsts[number] == first else None
+            messages.append(assistant_message(join_thinking(turn.thinking, text) if tokens else text, tokens))
             messages.append(Message(role="user", content=turn.observation))
         return messages
 
@@ -208,11 +218,14 @@ class ChatAgent(abc.ABC):
             return AgentReply(
                 text=completion.text,
                 action=self.raw_action(completion.text, view),
+                thinking=completion.thinking,
                 verbatim=True,
                 cut_off=completion.finish_reason == "length",
                 usage=completion.usage,
                 tokens=completion.tokens,
             )
+        thoughts, said = split_thoughts(completion.text)
+        thinking = "\n".join(filter(None, (completion.thinking, thoughts)))
         action, problem = None, ""
         residue: tuple[str, ...] = ()
         try:
@@ -221,8 +234,9 @@ class ChatAgent(abc.ABC):
         except ReplyFormatError as error:
             problem = str(error)
         return AgentReply(
-            text=completion.text,
+            text=said,
             action=action,
+            thinking=thinking,
             problem=problem,
             cut_off=completion.finish_reason == "length",
             residue=residue,

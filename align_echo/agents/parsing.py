@@ -440,6 +440,21 @@ def without_thoughts(reply: str) -> str:
     return text
 
 
+def split_thoughts(reply: str) -> tuple[str, str]:
+    """Split a reply into the thoughts at its beginning, with their tags, and the rest. Both joined are the reply.
+
+    The opening tag may be missing, as where the model's template writes it.
+    """
+    opened = reply.lstrip().startswith("<think>")
+    thoughts, closing, rest = reply.partition("</think>")
+    if not closing:
+        return (reply, "") if opened else ("", reply)
+    if not opened and "<think>" in thoughts:
+        return "", reply
+    spaces = len(rest) - len(rest.lstrip())
+    return thoughts + closing + rest[:spaces], rest[spaces:]
+
+
 def after_label(line: str, label: str) -> str | None:
     """Return the text after "<label>:" at the start of a line (any case, bold or not); None without the label."""
     match = re.match(rf"(?:\*\*)?{re.escape(label)}(?:\*\*)?:(?:\*\*)?\s*", line, re.IGNORECASE)

@@ -19,12 +19,13 @@ from align_echo.agents.parsing import (
     parse_action,
     parse_reasoned_action,
     reply_lines,
+    split_thoughts,
     text_after_label,
 )
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.models.drawing import model_for_sample
 from align_echo.prompts import render
-from align_echo.types import AgentReply, AgentView, ChatModel, Message, Turn, Usage
+from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Turn, Usage
 
 
 class ReAct(ChatAgent):
@@ -107,16 +108,22 @@ class SelfConsistency(ChatAgent):
 
 def vote(replies: list[AgentReply]) -> AgentReply:
     """Count the actions of at least one reply and return the most frequent."""
-    usage = sum((reply.usage for reply in replies), Usage())
+    usage, thinking = sum((reply.usage for reply in replies), Usage()), join_texts(*(each.thinking for each in replies))
     votes = Counter(reply.action for reply in replies if reply.action is not None)
     if not votes:
         problem = f"none of {len(replies)} samples holds exactly one action; of the first: {replies[0].problem}"
-        return AgentReply(text=replies[0].text, action=None, problem=problem, usage=usage)
+        return AgentReply(text=replies[0].text, action=None, thinking=thinking, problem=problem, usage=usage)
     ranked = votes.most_common()  # equal counts stay in order of first appearance
     lost = len(replies) - votes.total()
     counted = [f"{count} {action}" for action, count in ranked] + ([f"{lost} without an action"] if lost else [])
     action, verbatim = ranked[0][0], replies[0].verbatim
-    return AgentReply(text=f"{action}\nvotes: {' | '.join(counted)}", action=action, verbatim=verbatim, usage=usage)
+    text = f"{action}\nvotes: {' | '.join(counted)}"
+    return AgentReply(text=text, action=action, thinking=thinking, verbatim=verbatim, usage=usage)
+
+
+def join_texts(*texts: str) -> str:
+    """Join texts by an empty line, without empty ones."""
+    return "\n\n".join(filter(None, (text.strip() for text in texts)))
 
 
 # ---------------------------------------------------------------- self-refine agent (Madaan et al., NeurIPS 2023
@@ -166,35 +173,38 @@ class SelfRefine(ChatAgent):
         best = self.ask(messages, view)
         if best.action is None:
             return best
-        usage, record = best.usage, [f"[proposal]\n{best.text}"]
+        usage, record, thinking = best.usage, [f"[proposal]\n{best.text}"], [best.thinking]
         for number in range(1, self._rounds + 1):
             messages += [assistant_message(best.text), ask_for("critique")]
             critique = self.complete(messages)
+            thoughts, review = split_thoughts(critique.text)
+            thinking += [critique.thinking, thoughts]
             usage += critique.usage
-            record.append(f"[review {number}]\n{critique.text}")
+            record.append(f"[review {number}]\n{review}")
             try:
                 if not parse_verdict(self.full_text(critique)):
                     break
             except ReplyFormatError as error:
                 record.append(f"[review {number} not read] {error}")
                 break
-            messages += [assistant_message(critique.text), ask_for("refine")]
+            messages += [assistant_message(review), ask_for("refine")]
             refined = self.ask(messages, view)
-            usage += refined.usage
+            usage, thinking = usage + refined.usage, [*thinking, refined.thinking]
             record.append(f"[improved {number}]\n{refined.text}")
             if refined.action is None:
                 record.append(f"[improved {number} not read] {refined.problem}")
                 break
             best = refined
-        return AgentReply(text="\n".join(record), action=best.action, usage=usage)
+        return AgentReply(text="\n".join(record), action=best.action, thinking=join_texts(*thinking), usage=usage)
 
     def _review_once(self, view: AgentView) -> AgentReply:
         """Propose, review once, and return the action of the review."""
         messages = self.conversation(view)
         proposal = self.complete(messages)
-        reply = self.ask([*messages, assistant_message(proposal.text), ask_for("final")], view)
-        record = f"[proposal]\n{proposal.text}\n[review 1]\n{reply.text}"
-        return reply.model_copy(update={"text": record, "usage": proposal.usage + reply.usage, "tokens": None})
+        thoughts, proposed = split_thoughts(proposal.text)
+        reply = self.ask([*messages, assistant_message(proposed), ask_for("final")], view)
+        record = f"[proposal]\n{proposed}\n[review 1]\n{reply.text}"
+        return after_call(proposal, thoughts, reply, record)
 
     def read(self, reply: str, view: AgentView) -> str:
         """Parse the action of a proposal or improved reply; of a "final-action" review, the action on its last line."""
@@ -209,6 +219,14 @@ class SelfRefine(ChatAgent):
     def history_text(self, turn: Turn) -> str:
         """Return the final action."""
         return action_or_reply(turn)
+
+
+def after_call(first: Completion, thoughts: str, reply: AgentReply, record: str) -> AgentReply:
+    """Return a turn of two calls: the reply of the second, with the first's usage and thoughts, and `record` as text.
+    """
+    thinking = join_texts(first.thinking, thoughts, reply.thinking)
+    spent = {"usage": first.usage + reply.usage, "tokens": None}
+    return reply.model_copy(update={"text": record, "thinking": thinking, **spent})
 
 
 def ask_for(step: str) -> Message:
@@ -271,10 +289,10 @@ class Planning(ChatAgent):
         if not self._plan_call or recorded_plan(view) is not None:
             return super().act(view)
         plan = self.complete(self.conversation(view))
-        text = plan.text.replace(_REPLY, _REPLY.replace("[", " ["))
+        thoughts, text = split_thoughts(plan.text)
+        text = text.replace(_REPLY, _REPLY.replace("[", " ["))
         reply = self.ask(self._chat_after(text, view), view)
-        record = f"{_PLAN}{text}{_REPLY}{reply.text}"
-        return reply.model_copy(update={"text": record, "usage": plan.usage + reply.usage, "tokens": None})
+        return after_call(plan, thoughts, reply, f"{_PLAN}{text}{_REPLY}{reply.text}")
 
     def conversation(self, view: AgentView) -> list[Message]:
         """Build the chat so far, with a request for a plan in each message until there is a plan.

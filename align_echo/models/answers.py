@@ -132,6 +132,12 @@ class ChatReply(BaseModel):
         message = self._message(choice)
         return message.reasoning_content or message.reasoning or ""
 
+    @property
+    def thinking_tokens(self) -> int | None:
+        """Token count of the thinking in all replies together; None if the endpoint does not report it."""
+        details = self.usage.get("completion_tokens_details")
+        return _count({**self.usage, **(details if isinstance(details, dict) else {})}.get("reasoning_tokens"))
+
     def answers_in_thinking(self, choice: int) -> bool:
         """True if the reply ended by itself and its only text is in the field of the thinking."""
         message, clean = self._message(choice), self.choices[choice].reason in ("", "stop", "eos", "end_turn")

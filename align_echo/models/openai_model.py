@@ -395,7 +395,14 @@ class OpenAICompatibleModel:
             reason = "length" if len(text) > longest else body.finish_reason(index)
             why = body.withheld(index)
             in_thinking = body.answers_in_thinking(index)
-            reply = Completion(text=text[:longest], finish_reason=reason, usage=usage, in_thinking=in_thinking)
+            reply = Completion(
+                text=text[:longest],
+                finish_reason=reason,
+                usage=usage,
+                in_thinking=in_thinking,
+                thinking="" if in_thinking else without_secrets(body.thinking(index))[:longest],
+                thinking_tokens=None if index else body.thinking_tokens,
+            )
             if in_thinking:
                 self._notify("its replies stand in the field of its thinking: they are read there")
             replies.append(self._withheld(why) if why else reply)

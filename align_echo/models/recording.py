@@ -29,8 +29,8 @@ class Call(Frozen):
     """One exchange with a model. `reply` is None if the model gave none; `error` says why.
 
     A cached reply carries the usage of the original call: sum usage over distinct `request` values. For a choice among
-    `words`, the reply is the chosen word ("" for none of them) and `logprobs` are as in `WordChoice`. `in_thinking`
-    is as in `Completion`.
+    `words`, the reply is the chosen word ("" for none of them) and `logprobs` are as in `WordChoice`. `in_thinking`,
+    `thinking` and `thinking_tokens` are as in `Completion`.
     """
 
     model_config = ConfigDict(ser_json_inf_nan="strings")
@@ -47,6 +47,8 @@ class Call(Frozen):
     logprobs: tuple[float, ...] | None = None
     finish_reason: str = ""
     in_thinking: bool = False
+    thinking: str = ""
+    thinking_tokens: int | None = None
     usage: Usage = Usage()
     cached: bool = False
     error: str = ""
@@ -361,5 +363,5 @@ def _answered(call: Call, answer: Completion | WordChoice | ModelError) -> Call:
     paid = {"usage": answer.usage, "cached": answer.cached}
     if isinstance(answer, WordChoice):
         return call.model_copy(update={"reply": answer.said or "", "logprobs": answer.logprobs, **paid})
-    reply = {"reply": answer.text, "finish_reason": answer.finish_reason, "in_thinking": answer.in_thinking}
-    return call.model_copy(update={**reply, **paid})
+    same = ("finish_reason", "in_thinking", "thinking", "thinking_tokens")
+    return call.model_copy(update={"reply": answer.text, **{name: getattr(answer, name) for name in same}, **paid})

@@ -70,7 +70,9 @@ def replay(
         looked = look(view, step)
         if session.over:
             return
-        reply = AgentReply(text=step.reply, action=step.action, problem=step.problem, verbatim=True)
+        reply = AgentReply(
+            text=step.reply, action=step.action, thinking=step.thinking, problem=step.problem, verbatim=True
+        )
         replayed_step = session.act(reply)
         if replayed_step.observation != step.observation:
             return

@@ -169,7 +169,7 @@ class FirstReplies:
             if self._acted or len(steps) < FIRST_TURNS or task_id in self._mute:
                 return False
             self._mute.append(task_id)
-            reply = f"{_one_line(steps[0].reply)[:LONGEST_REPLY]!r} ({steps[0].problem})"
+            reply = f"{_one_line(steps[0].reply or steps[0].thinking)[:LONGEST_REPLY]!r} ({steps[0].problem})"
             if not self._stop_after and len(self._mute) == 1:
                 self._say(f"none of the agent's first {FIRST_TURNS} replies in {task_id} holds an action: {reply}")
             if self._stop_after and len(self._mute) >= self._stop_after:

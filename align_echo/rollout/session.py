@@ -267,6 +267,7 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
         terminated=terminated,
         truncated=truncated,
         engine_calls=base.engine_calls - before,
+        thinking=reply.thinking,
         problem=reply.problem,
         cut_off=reply.cut_off,
         residue=reply.residue,
@@ -290,7 +291,9 @@ def _as_possible(base: TextEnv, action: str) -> str:
 
 def extend(view: AgentView, step: Step) -> AgentView:
     """Add a step to the agent's view."""
-    turn = Turn(reply=step.reply, action=step.action, observation=step.observation, tokens=step.tokens)
+    turn = Turn(
+        reply=step.reply, action=step.action, observation=step.observation, thinking=step.thinking, tokens=step.tokens
+    )
     return view.model_copy(update={"turns": (*view.turns, turn)})
 
 

@@ -22,7 +22,7 @@ from align_echo.errors import EngineError, ReplyFormatError
 from align_echo.models.local.chat import LocalModel
 from align_echo.rollout.batches import HOPELESS, run_tasks, view_before
 from align_echo.rollout.session import Episode, base_env
-from align_echo.types import Trajectory
+from align_echo.types import Trajectory, join_thinking
 
 Made = TypeVar("Made")
 
@@ -202,8 +202,9 @@ class LocalStage:
 
         steps = []
         for step in trajectory.steps:
-            reply = step.reply if step.action is None or read(step.reply) == step.action else step.action
-            steps.append(step.model_copy(update={"reply": reply, "tokens": None}))
+            whole = join_thinking(step.thinking, step.reply)
+            reply = whole if step.action is None or read(whole) == step.action else step.action
+            steps.append(step.model_copy(update={"reply": reply, "thinking": "", "tokens": None}))
         return trajectory.model_copy(update={"steps": tuple(steps)})
 
     def _as_own(self, trajectory: Trajectory) -> Trajectory:

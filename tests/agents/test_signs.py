@@ -62,7 +62,7 @@ DRESSES = {
 def test_what_is_unambiguous_is_taken_and_what_was_taken_off_is_named(reply: str):
     assert parse_action(reply, VIEW) == parse_reasoned_action(reply, VIEW) == "walk to hall 2"
     read = Vanilla(ScriptedModel([reply])).act(VIEW)
-    assert (read.text, read.action, read.residue) == (reply, "walk to hall 2", DRESSES[reply])
+    assert (read.thinking + read.text, read.action, read.residue) == (reply, "walk to hall 2", DRESSES[reply])
 
 
 @pytest.mark.parametrize(

@@ -208,20 +208,28 @@ def _sample(
 
 
 def _messages(trajectory: Trajectory, labels: Sequence[Labels], model: str) -> Iterator[ChatMessage]:
-    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+    from inspect_ai.model import (
+        ChatMessageAssistant,
+        ChatMessageSystem,
+        ChatMessageUser,
+        ContentReasoning,
+        ContentText,
+    )
 
     if trajectory.rules:
         yield ChatMessageSystem(content=trajectory.rules, source="input")
     for text in filter(None, (trajectory.goal, trajectory.critique, trajectory.initial_observation)):
         yield ChatMessageUser(content=text, source="input")
     for number, (step, turn_labels) in enumerate(zip(trajectory.steps, labels, strict=True), start=1):
-        yield ChatMessageAssistant(content=step.reply or NO_REPLY, source="generate", model=model)
+        text = ContentText(text=step.reply or NO_REPLY)
+        thoughts = [ContentReasoning(reasoning=step.thinking.strip()), text]
+        yield ChatMessageAssistant(content=thoughts if step.thinking else text.text, source="generate", model=model)
         yield ChatMessageUser(content=step.observation, metadata=_turn(number, step, turn_labels))
 
 
 def _turn(number: int, step: Step, labels: Labels) -> dict[str, Any]:
     """Return a turn's metadata, besides reply and observation."""
-    turn = step.model_dump(mode="json", exclude_defaults=True, exclude={"reply", "observation", "tokens"})
+    turn = step.model_dump(mode="json", exclude_defaults=True, exclude={"reply", "observation", "tokens", "thinking"})
     if step.action == step.reply:
         del turn["action"]
     if step.raw_observation == step.observation:

@@ -273,6 +273,7 @@ def _turn(number: int, step: Step, before: float, provenance: Provenance | None)
     named = "(no action)" if step.action is None else step.action
     yield from _wrapped(f"{number:4}  > ", named)
     yield from (f"        [{', '.join(figures)}]",) if figures else ()
+    yield from _wrapped("        thinking: ", step.thinking.strip())
     if step.reply != step.action:
         yield from _wrapped("        reply: ", step.reply)
     yield from _wrapped("        ", step.observation)

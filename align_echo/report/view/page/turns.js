@@ -54,11 +54,15 @@ function said(step) {
   const reply = step.reply === undefined ? step.action : step.reply;
   const action =
     step.action === null ? el("div", { class: "action none" }, "no action") : passage(step.action, "action");
-  if (reply === step.action || !reply.trim()) return action;
+  const thought = (step.thinking || "").trim();
+  const thinking = thought
+    ? [folded(`thinking, ${count(thought.length, "character")}`, "reply", passage(thought))]
+    : [];
+  if (reply === step.action || !reply.trim()) return [action, ...thinking];
   const open = step.action === null;
   const box = folded(`whole reply, ${count(reply.length, "character")}`, "reply", passage(reply));
   box.open = open;
-  return [action, box];
+  return [action, ...thinking, box];
 }
 
 function observation(step) {
