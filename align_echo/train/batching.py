@@ -23,6 +23,10 @@ WORTHWHILE = 0.85
 token of a padded row (pocket model, CPU: docs/training.md)."""
 
 
+BATCH_TOKENS = (8192, 4096, 2048)
+"""Tokens of a micro-batch, where no number is given: the first that fits into the memory."""
+
+
 @dataclass(frozen=True)
 class TensorBatch:
     """A micro-batch: B rows of one role, at most T tokens long.

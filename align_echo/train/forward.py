@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from align_echo.errors import UsageError
+from align_echo.models.local.memory import LOGITS
 from align_echo.train.tree_attention import TokenTree, over_trees, tree_inputs, trees
-
-CHUNK = 4096
-"""Positions with logits in memory at once."""
 
 CHECKED_IDS = (1, 2, 3, 4, 5)
 """Token ids for checks of a model."""
@@ -47,18 +46,29 @@ def token_logprobs(
     if not counted.any():
         return torch.zeros_like(mask_BT), torch.zeros_like(mask_BT)
     hidden, targets, order = _rows(decoder, ids_BT, counted) if tree is None else _tree(decoder, tree, counted)
-    logprobs, entropies = [], []
-    for start in range(0, len(targets), CHUNK):
-        with torch.autocast(ids_BT.device.type, enabled=False):  # half precision is too coarse for probabilities
-            logits = head(hidden[start : start + CHUNK].to(next(head.parameters()).dtype))  # [n, V]
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
-        all_logprobs = logits.log_softmax(-1)
-        logprobs.append(all_logprobs.gather(-1, targets[start : start + CHUNK, None]).squeeze(-1))
-        with torch.no_grad():
-            entropies.append(torch.special.entr(all_logprobs.exp()).sum(-1))
+    size = max(1, LOGITS // len(next(head.parameters())))
+    chunks = [(hidden[start : start + size], targets[start : start + size]) for start in range(0, len(targets), size)]
+    if len(chunks) == 1:
+        computed = [_head_logprobs(head, *chunks[0], temperature)]
+    else:  # logits are computed again for the gradient
+        computed = [checkpoint(_head_logprobs, head, *chunk, temperature, use_reentrant=False) for chunk in chunks]
+    logprobs, entropies = zip(*computed, strict=True)
     empty = torch.zeros(mask_BT.shape, dtype=logprobs[0].dtype, device=ids_BT.device)
     each, spread = torch.cat(logprobs)[order], torch.cat(entropies)[order]
     return empty.masked_scatter(counted, each), empty.masked_scatter(counted, spread)
+
+
+def _head_logprobs(
+    head: Any, hidden: torch.Tensor, targets: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute log-probabilities and entropies [n] of the tokens `targets` [n] after the states `hidden` [n, D]."""
+    with torch.autocast(hidden.device.type, enabled=False):  # half precision is too coarse for probabilities
+        logits = head(hidden.to(next(head.parameters()).dtype))  # [n, V]
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+    all_logprobs = logits.log_softmax(-1)
+    with torch.no_grad():
+        entropies = torch.special.entr(all_logprobs.exp()).sum(-1)
+    return all_logprobs.gather(-1, targets[:, None]).squeeze(-1), entropies
 
 
 Predicted = tuple[torch.Tensor, torch.Tensor, torch.Tensor]

@@ -19,6 +19,7 @@ from align_echo.models.local.loading import read_checked_files, source_memory
 from align_echo.models.local.memory import MemoryPool, ModelMemory, learning_activations, size_text
 from align_echo.rollout.faults import BROKE
 from align_echo.train.backbone import ROLES
+from align_echo.train.batching import BATCH_TOKENS
 from align_echo.train.config import TrainConfig
 from align_echo.train.rows import Role
 from align_echo.train.signals import Signals
@@ -263,8 +264,8 @@ class RunCost:
     `episodes` are the policy's, `lessons` the expert's, `most_turns` the turns of both. `replies` are the policy's
     (with best-of-N, the candidates), `verdicts` the critic's on candidates, `critiques` all other texts of the critic.
     `rows` are by role. For the whole run: `batches` batches, `evaluations` of `held_out` episodes each, `parameters` of
-    all models, `memory` in bytes by use without conversations, `engines` that play in this process, and `disk` in
-    bytes: three checkpoints (one half-written) and the final models.
+    all models, `tokens_per_batch` that are learned from at once, `memory` in bytes by use without conversations,
+    `engines` that play in this process, and `disk` in bytes: three checkpoints (one half-written) and the final models.
     """
 
     episodes: int
@@ -278,6 +279,7 @@ class RunCost:
     evaluations: int
     held_out: int
     parameters: int
+    tokens_per_batch: int
     memory: dict[str, int]
     engines: list[ModelMemory]
     disk: int
@@ -305,9 +307,11 @@ class RunCost:
         return (limit - needed) // sum(engine.token for engine in self.engines) if self.engines else 0
 
 
-def estimate(config: TrainConfig, sources: Mapping[Role, str]) -> RunCost:
-    """Compute upper bounds for a config. `sources` come from `find_sources`. Raises `UsageError` for an unknown
-    environment, and for a model whose config cannot be read.
+def estimate(config: TrainConfig, sources: Mapping[Role, str], limit: float = math.inf) -> RunCost:
+    """Compute upper bounds for a config, with as many tokens at once as fit into `limit` bytes where it names none.
+
+    `sources` come from `find_sources`. Raises `UsageError` for an unknown environment, and for a model whose config
+    cannot be read.
     """
     collecting = config.collecting
     turns = collecting.turns or environment(config.env).step_limit
@@ -320,6 +324,11 @@ def estimate(config: TrainConfig, sources: Mapping[Role, str]) -> RunCost:
     playing = () if config.collecting.servers else roles
     dtype = config.collecting.dtype
     engines = [source_memory(sources[role], dtype, device=device) for role in playing]
+    text, given = read_text_config(sources["policy"]), config.step.tokens_per_batch
+    for tokens in (given,) if given else BATCH_TOKENS:
+        memory = _memory(config, sizes, text, engines, tokens)
+        if sum(memory.values()) + sum(engine.least - engine.fixed for engine in engines) <= limit:
+            break
     return RunCost(
         episodes=played.episodes,
         lessons=played.lessons,
@@ -332,7 +341,8 @@ def estimate(config: TrainConfig, sources: Mapping[Role, str]) -> RunCost:
         evaluations=_evaluations(config),
         held_out=config.evaluating.tasks if config.evaluating.every else 0,
         parameters=sum(sizes.values()),
-        memory=_memory(config, sizes, read_text_config(sources["policy"]), engines),
+        tokens_per_batch=tokens,
+        memory=memory,
         engines=engines,
         disk=_disk(config, sizes),
     )
@@ -360,13 +370,13 @@ def count_parameters(source: str) -> int:
 
 
 def _memory(
-    config: TrainConfig, sizes: Mapping[Role, int], text: Any, engines: Sequence[ModelMemory]
+    config: TrainConfig, sizes: Mapping[Role, int], text: Any, engines: Sequence[ModelMemory], tokens: int
 ) -> dict[str, int]:
     """Add up weights, gradients, AdamW's two moments and activations, in bytes by use. Adapters are too small to count.
 
-    `sizes` are the parameters of each model, by its (first) role; `text` is the policy's text configuration.
+    `sizes` are the parameters of each model, by its (first) role; `text` is the policy's text configuration; `tokens`
+    are learned from at once.
     """
-    checkpointing = config.gradient_checkpointing
     learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
     trained = 0 if config.weights == "adapters" else sum(learn)
     parameters = sum(sizes.values())
@@ -375,9 +385,7 @@ def _memory(
         "weights that learn or are frozen": parameters * BYTES,
         "gradients and optimizer": 3 * trained * BYTES,
         "references": (trained if config.step.objective.beta > 0 else 0) * BYTES,
-        "activations of learning": learning_activations(
-            text, config.step.tokens_per_batch, checkpointing=checkpointing
-        ),
+        "activations of learning": learning_activations(text, tokens, checkpointing=config.gradient_checkpointing),
         "engines": sum(engine.weights for engine in engines),
         "activations of engines": sum(engine.activations for engine in engines),
         **ahead,

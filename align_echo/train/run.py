@@ -56,7 +56,7 @@ from align_echo.train.processes import SharedStage
 from align_echo.train.role_models import RoleModels, find_sources, gather
 from align_echo.train.rollouts import ObservedStage, RolloutFiles
 from align_echo.train.rows import Role, RolloutBatch
-from align_echo.train.run_folder import TrainingDir, append, keep_before, steps_in
+from align_echo.train.run_folder import TrainingDir, append, keep_before, steps_in, tokens_on_record
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.signals import Signals
 from align_echo.train.stage import PARTS, LocalStage, Stage
@@ -247,6 +247,9 @@ class TrainingRun:
         self._split = self._spec.check_split(config.split or self._spec.train_split)
         self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
         self._sources = find_sources(config)
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.memory_limit = POOL.limit(self._device)
+        self.config = config = self._with_tokens(resume)
         self._interface = self._spec.interface(config.interface)
         self.demonstrations = self._demonstrations()
         self.on_record = self._record()
@@ -260,8 +263,6 @@ class TrainingRun:
         self._resume = processes.call_on_first(lambda: self._run_dir(resume).find_checkpoint())
         if not resume:
             processes.call_on_first(lambda: check_room(self.folder, self.cost.disk))
-        self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.memory_limit = POOL.limit(self._device)
         self.room = self.cost.check_memory(POOL, self._device)
         self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
@@ -276,6 +277,15 @@ class TrainingRun:
             require_four_bit()
         if self.config.backend == "own" and divides_weights():
             raise UsageError("our own trainer divides no weights (FSDP, DeepSpeed): take backend: trl")
+
+    def _with_tokens(self, resume: bool) -> TrainConfig:
+        """Return the config with a number of tokens that are learned from at once: the one on record if resumed."""
+        step = self.config.step
+        if step.tokens_per_batch is not None:
+            return self.config
+        stored = processes.call_on_first(lambda: tokens_on_record(self.folder)) if resume else None
+        size = stored or processes.call_on_first(lambda: self.cost.tokens_per_batch)
+        return self.config.model_copy(update={"step": step.model_copy(update={"tokens_per_batch": size})})
 
     def _demonstrations(self) -> Demonstrations | None:
         """Read the stored episodes to imitate; None if the run has none."""
@@ -297,7 +307,7 @@ class TrainingRun:
     @cached_property
     def cost(self) -> RunCost:
         """Return upper bounds on the run's cost."""
-        return estimate(self.config, self._sources)
+        return estimate(self.config, self._sources, self.memory_limit)
 
     @property
     def begun_at(self) -> int:

@@ -68,6 +68,14 @@ def on_record(folder: Path) -> dict[str, Any]:
     return {**config, "config": with_new_keys(config["config"])}
 
 
+def tokens_on_record(folder: Path) -> int | None:
+    """Read `step.tokens_per_batch` of a run's `config.json`; None if it names none."""
+    config: Any = json_object(folder / CONFIG)
+    for key in ("config", "step", "tokens_per_batch"):
+        config = config.get(key) if isinstance(config, dict) else None
+    return config if isinstance(config, int) and config > 0 else None
+
+
 def keep_before(file: Path, step: int) -> None:
     """Drop the lines of `step` and later ones, and an incomplete last line.
 

@@ -34,7 +34,7 @@ from align_echo.run_dir import checkpoint_step
 from align_echo.train import processes
 from align_echo.train.advantages import ADVANTAGES, AdvantageFunction, GroupAdvantages, counted
 from align_echo.train.backbone import Backbone
-from align_echo.train.batching import Normalisation, TensorBatch, batches, scales
+from align_echo.train.batching import BATCH_TOKENS, Normalisation, TensorBatch, batches, scales
 from align_echo.train.checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.current_batch import HARVEST, CurrentBatch
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
@@ -120,8 +120,9 @@ class StepSettings(Frozen):
     """Steps from each batch."""
     critic_warmup: int = Field(default=0, ge=0)
     """Steps at the start in which only the critic learns."""
-    tokens_per_batch: int = Field(default=8192, ge=1)
-    """Tokens computed at once (a micro-batch), with padding."""
+    tokens_per_batch: int | None = Field(default=None, ge=1)
+    """Tokens computed at once (a micro-batch), with padding; null: the most of 8192, 4096 and 2048 that fit into the
+    memory."""
     max_loss: float = Field(default=1e4, gt=0)
     """A loss beyond this ends the run."""
     share_prefixes: bool = True
@@ -299,7 +300,7 @@ class RoleTrainer(RoleCheckpoints):
                 learning(self._backbone, self._settings, number),
                 every=bool(self._settings.objective.beta or self._loss),
             ),
-            tokens_per_batch=self._settings.tokens_per_batch,
+            tokens_per_batch=self._settings.tokens_per_batch or BATCH_TOKENS[0],
             share=self._shares,
         )
         return CurrentBatch(divided, [None] * len(divided), steps, batch_signals(batch, rows, advantages))

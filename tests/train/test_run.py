@@ -24,6 +24,7 @@ from align_echo.interface.contract import Interface
 from align_echo.models import load_model
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.local.loading import content_hash
+from align_echo.models.local.memory import POOL
 from align_echo.rollout.session import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.obstacles import RunCost, estimate
@@ -495,3 +496,22 @@ def test_a_run_may_train_on_tasks_of_some_types_only():
     assert select_tasks(("heat",), shown, lambda task: task[:4]) == ["heat a", "heat b"]
     with pytest.raises(UsageError, match="no task to train on is of type 'boil'; types: cool, heat"):
         select_tasks(("heat", "boil"), shown, lambda task: task[:4])
+
+
+def test_as_many_tokens_are_learned_from_at_once_as_fit_and_a_resumed_run_keeps_the_number(model, tmp_path):
+    config = config_of("grpo", model, save_every=1)
+    at_most = TrainingRun(config, tmp_path / "most")
+    assert at_most.config.step.tokens_per_batch == 8192
+    whole = at_most.memory_limit
+    try:
+        POOL.set_limit(sum(at_most.cost.memory.values()) - at_most.cost.memory["activations of learning"] // 3)
+        run = TrainingRun(config, tmp_path / "run")
+        assert run.config.step.tokens_per_batch == 4096
+        run.train(lambda step, signals: None)
+        POOL.set_limit(whole)
+        assert TrainingRun(config, tmp_path / "run", resume=True).config.step.tokens_per_batch == 4096
+        POOL.set_limit(sum(at_most.cost.memory.values()) // 20)
+        with pytest.raises(UsageError, match="does not fit"):
+            TrainingRun(config, tmp_path / "none")
+    finally:
+        POOL.set_limit(0)

@@ -113,15 +113,23 @@ def model_memory(config: Any, parameters: int, *, weight_bytes: float, context: 
     )
 
 
+LOGITS = 2**25
+"""Most logits in memory at once while a model learns."""
+
+_LEARNED_LOGIT_BYTES = 20
+"""Bytes per logit while a model learns: logits, log-probabilities, probabilities, and gradients of the first two."""
+
+
 def learning_activations(config: Any, tokens: int, *, checkpointing: bool) -> int:
     """Estimate the bytes of activations in float32 that are held for a backward pass over so many tokens."""
     heads, hidden = config.num_attention_heads, config.hidden_size
     shared = getattr(config, "num_key_value_heads", None) or heads
     size = getattr(config, "head_dim", None) or hidden // heads
     inner = getattr(config, "intermediate_size", None) or 4 * hidden
-    layer = 10 * hidden + 3 * (heads + 2 * shared) * size + 4 * inner  # numbers of a token
+    layer = 6 * hidden + 2 * (heads + 2 * shared) * size + 4 * inner  # numbers of a token
     layers: int = config.num_hidden_layers
-    return int(4 * tokens * (layers * hidden + layer if checkpointing else layers * layer))
+    logits = _LEARNED_LOGIT_BYTES * min(LOGITS, tokens * config.vocab_size)
+    return int(4 * tokens * (layers * hidden + layer if checkpointing else layers * layer) + logits)
 
 
 # ---------------------------------------------------------------- what is free
