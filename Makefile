@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 	    "align-echo needs Python 3.11 or newer: make PYTHON=python3.12 setup")'
 	@echo "setting up $(VENV): once, a few minutes (the planner is built from source)"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,alfworld,webshop,searchqa,scienceworld,textworldexpress,miniwob,math,train,gui,report,minigrid,textarena]'
+	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,alfworld,webshop,searchqa,scienceworld,textworldexpress,miniwob,math,train,gui,report,minigrid,textarena,prices]'
 	touch $@
 
 # Who plays is what the commands choose by themselves, and they say it: the pocket model, or the scripted novice

@@ -93,6 +93,7 @@ def _small() -> Iterator[SetupFinding]:
     yield _extra("bm25s", "searchqa", "only for SearchQA without a retrieval server, and WebShop")
     yield _extra("math-verify", "math", "only for math")
     yield _extra("matplotlib", "report", "only for figures of runs")
+    yield _extra("genai-prices", "prices", "only for prices of models at endpoints")
     yield _extra("pillow", "gui", "only for screenshots", module="PIL")
     yield _extra("inspect-ai", "inspect", "only for its logs and tasks")
     yield _extra("ray", "ray", "only for --workers ray")

@@ -58,12 +58,14 @@ class Usage(Frozen):
     """Tokens and money spent: 0 if nothing was asked.
 
     None is unknown: tokens not reported by the server, or the cost of a model without a price. A sum with an unknown
-    part is unknown too. Older versions wrote 0 for unknown.
+    part is unknown too. Older versions wrote 0 for unknown. `local_tokens` of the tokens were those of local models,
+    which cost nothing.
     """
 
     prompt_tokens: int | None = 0
     completion_tokens: int | None = 0
     cost_usd: float | None = 0.0
+    local_tokens: int = 0
 
     def __add__(self, right: Usage) -> Usage:
         cost = None if self.cost_usd is None or right.cost_usd is None else self.cost_usd + right.cost_usd
@@ -71,6 +73,7 @@ class Usage(Frozen):
             prompt_tokens=_added(self.prompt_tokens, right.prompt_tokens),
             completion_tokens=_added(self.completion_tokens, right.completion_tokens),
             cost_usd=cost,
+            local_tokens=self.local_tokens + right.local_tokens,
         )
 
     @property
@@ -80,12 +83,13 @@ class Usage(Frozen):
 
     @property
     def in_words(self) -> str:
-        """Summary for the user, "tokens: 1,234; cost: $0.0123"; "" for nothing."""
-        if self.tokens == 0:
-            return ""
-        tokens = "not told by every reply" if self.tokens is None else f"{self.tokens:,}"
+        """Summary for the user, "tokens: 1,234; cost: $0.0123; of local models: 56 tokens"; "" for nothing."""
+        local = [f"of local models: {self.local_tokens:,} tokens"] if self.local_tokens else []
+        if self.tokens is not None and self.tokens <= self.local_tokens:
+            return "".join(local)
+        tokens = "not told by every reply" if self.tokens is None else f"{self.tokens - self.local_tokens:,}"
         cost = "not known" if self.cost_usd is None else f"${self.cost_usd:.4f}"
-        return f"tokens: {tokens}; cost: {cost}"
+        return "; ".join([f"tokens: {tokens}", f"cost: {cost}", *local])
 
 
 def _added(count: int | None, second: int | None) -> int | None:

@@ -17,6 +17,7 @@ from align_echo.agents.presets import PRESETS
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import UsageError
 from align_echo.models.local.chat_template import ChatFormat
+from align_echo.models.spending import SpendingLimits
 from align_echo.types import Frozen
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -69,6 +70,29 @@ class ModelConfig(VerbConfig):
         )
 
 
+MaxCost = Annotated[
+    float | None,
+    Field(gt=0, allow_inf_nan=False, description="Most US dollars for requests to endpoints; nothing beyond is sent."),
+]
+MaxRequests = Annotated[int | None, Field(ge=1, strict=True, description="Most requests to endpoints.")]
+MaxTokensTotal = Annotated[
+    int | None, Field(ge=1, strict=True, description="Most tokens of all requests to endpoints and their replies.")
+]
+
+
+class PayingConfig(VerbConfig):
+    """Options of a verb that asks models at endpoints."""
+
+    max_cost: MaxCost = None
+    max_requests: MaxRequests = None
+    max_tokens_total: MaxTokensTotal = None
+
+    @property
+    def spending_limits(self) -> SpendingLimits:
+        """Return the limits on what the verb spends."""
+        return SpendingLimits(cost=self.max_cost, requests=self.max_requests, tokens=self.max_tokens_total)
+
+
 Env = Annotated[
     str | InstanceOf[EnvironmentSpec],
     Field(description="An environment's name (`align-echo envs` lists them) or module:Name."),
@@ -94,15 +118,11 @@ BaseUrl = Annotated[
 ]
 Temperature = Annotated[float | None, Field(ge=0, description="Sampling temperature; default: the agent's own.")]
 MaxTokens = Annotated[
-    int | None, Field(ge=256, description="Most tokens of a chat model's reply; default: 512 for an agent.")
-]
-MaxCost = Annotated[
-    float | None,
-    Field(gt=0, allow_inf_nan=False, description="Most US dollars for requests to endpoints; nothing beyond is sent."),
-]
-MaxRequests = Annotated[int | None, Field(ge=1, strict=True, description="Most requests to endpoints.")]
-MaxTokensTotal = Annotated[
-    int | None, Field(ge=1, strict=True, description="Most tokens of all requests to endpoints and their replies.")
+    str | int | None,
+    Field(
+        description="Most tokens of a reply, or by role: agent=512,judge=1024 (agent, analyzer, optimizer, judge); "
+        "default: 512 for an agent, 8192 for Analyzer and Optimizer."
+    ),
 ]
 HistoryTurns = Annotated[
     int | None, Field(ge=1, description="Most turns that a chat model sees beside the opening; default: all.")

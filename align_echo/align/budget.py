@@ -1,7 +1,8 @@
-"""Budget of a generation run: engine steps of experiments, seconds, and tokens of its models.
+"""Budget of a generation run: engine steps of experiments, seconds, and what its models spend.
 
 The laboratory asks before each engine step, and a model before each request. A spent budget raises `BudgetSpentError`,
-which the backends catch to end with what they have.
+which the backends catch to end with what they have. Tokens count for all models here; what may be sent to endpoints at
+most is limited by `models/spending.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from align_echo.models.choosing import ModelName
 from align_echo.models.recording import Call
+from align_echo.models.spending import OPTIONS, Amount, LimitName, Spending, SpendingLimits, SpendingMeter, SpentError
 from align_echo.registry import quantity
 from align_echo.types import Completion, Frozen, WordChoice
 
-Limit = Literal["engine-steps", "seconds", "tokens"]
+Limit = Literal["engine-steps", "seconds"] | LimitName
 
 CHARACTERS_PER_TOKEN = 4
 """Rough size of a token, for a server that reports none."""
@@ -37,6 +40,13 @@ class BudgetLimits(Frozen):
     engine_steps: int | None = Field(default=None, ge=1)
     seconds: float | None = Field(default=None, gt=0)
     tokens: int | None = Field(default=None, ge=1)
+    requests: int | None = Field(default=None, ge=1)
+    cost: float | None = Field(default=None, gt=0)
+
+    @property
+    def of_endpoints(self) -> SpendingLimits:
+        """Return the limits on what is spent at endpoints."""
+        return SpendingLimits(cost=self.cost, requests=self.requests, tokens=self.tokens)
 
     def allow_more_than(self, record: BudgetRecord) -> bool:
         """Check if the limit that ended a run is larger here, or gone."""
@@ -48,7 +58,7 @@ class BudgetLimits(Frozen):
 
 class BudgetRecord(Frozen):
     """Limits of a run and what it spent; seconds only with a limit of seconds, since they differ from run to run, else
-    None.
+    None. `tokens` are of all models, `requests` and `cost` of those at endpoints.
 
     `ended_by` names the limit that ended the run, "" for none.
     """
@@ -57,6 +67,8 @@ class BudgetRecord(Frozen):
     engine_steps: int = 0
     seconds: float | None = None
     tokens: int = 0
+    requests: int = 0
+    cost: float = 0.0
     ended_by: Limit | Literal[""] = ""
 
     @property
@@ -67,14 +79,16 @@ class BudgetRecord(Frozen):
         spent = {
             "engine-steps": (quantity(self.engine_steps, "engine step"), "--max-engine-steps"),
             "seconds": (f"{self.seconds or 0:.0f} seconds", "--max-seconds"),
-            "tokens": (quantity(self.tokens, "token"), "--max-tokens-total"),
+            "tokens": (quantity(self.tokens, "token"), OPTIONS["tokens"]),
+            "requests": (quantity(self.requests, "request"), OPTIONS["requests"]),
+            "cost": (f"${self.cost:,.4f}", OPTIONS["cost"]),
         }
         words, option = spent[self.ended_by]
         return f"the budget ended the run after {words}; --resume with a larger {option} goes on"
 
 
 class Budget:
-    """Budget in use. `before` holds what earlier sessions of the run spent."""
+    """Budget in use. `before` holds what earlier sessions of the run spent, `spending` what endpoints were asked."""
 
     def __init__(
         self,
@@ -82,6 +96,7 @@ class Budget:
         *,
         clock: Callable[[], float] | None = None,
         before: BudgetRecord | None = None,
+        spending: Spending | None = None,
     ) -> None:
         self.limits = limits or BudgetLimits()
         before = before or BudgetRecord()
@@ -89,6 +104,7 @@ class Budget:
         self._start = self._clock() - (before.seconds or 0.0)
         self._steps = before.engine_steps
         self._tokens = before.tokens
+        self._spending = spending
         self._cut: Limit | Literal[""] = ""
         self._lock = threading.Lock()
 
@@ -100,15 +116,16 @@ class Budget:
     def is_spent(self, token_share: float = 1.0) -> bool:
         """Check if a limit is spent, or a share of the tokens: what asks ends then."""
         limits = self.limits
+        cut: Limit | None = None
         if limits.seconds is not None and self.seconds >= limits.seconds:
-            self._cut = "seconds"
+            cut = "seconds"
         elif limits.engine_steps is not None and self._steps >= limits.engine_steps:
-            self._cut = "engine-steps"
+            cut = "engine-steps"
         elif limits.tokens is not None and self._tokens >= token_share * limits.tokens:
-            self._cut = "tokens"
-        else:
-            return False
-        return True
+            cut = "tokens"
+        if cut and self._cut not in OPTIONS:
+            self._cut = cut
+        return cut is not None
 
     @property
     def is_limited(self) -> bool:
@@ -123,11 +140,14 @@ class Budget:
     @property
     def record(self) -> BudgetRecord:
         """What is spent by now."""
+        paid = self._spending.spent if self._spending else Amount()
         return BudgetRecord(
             limits=self.limits,
             engine_steps=self._steps,
             seconds=None if self.limits.seconds is None else round(self.seconds, 1),
             tokens=self._tokens,
+            requests=paid.requests,
+            cost=round(paid.cost, 6),
             ended_by=self._cut,
         )
 
@@ -135,6 +155,10 @@ class Budget:
         """Raise `BudgetSpentError` if a limit is spent, or a share of the tokens."""
         if self.is_spent(token_share):
             raise BudgetSpentError(str(self._cut))
+
+    def end_by(self, limit: Limit) -> None:
+        """Note the limit that ended something; it stays where another is spent later."""
+        self._cut = limit
 
     def adopt(self, record: BudgetRecord) -> None:
         """Take over what a finished iteration had spent, and the limit that ended it."""
@@ -168,6 +192,10 @@ class Budget:
             shares.append((self.seconds - seconds) / limits.seconds)
         return max(shares)
 
+    def meter(self, name: ModelName) -> SpendingMeter | None:
+        """Return the meter of a model at an endpoint; None for another."""
+        return self._spending.meter(name) if self._spending else None
+
     def add_tokens(self, tokens: int) -> None:
         """Count the tokens of a reply."""
         with self._lock:
@@ -176,15 +204,28 @@ class Budget:
 
 @dataclass(frozen=True)
 class RoleMeter:
-    """Meter of a model's tokens. `share`: the part of all tokens from which on it is not asked; None: it always is."""
+    """Meter of a model's tokens. `share`: the part of all tokens from which on it is not asked; None: it always is.
+
+    `paid` is the meter of a model at an endpoint.
+    """
 
     budget: Budget
     share: float | None
+    paid: SpendingMeter | None = None
 
     def before_requests(self, calls: Sequence[Call]) -> None:
-        """Raise `BudgetSpentError` before requests beyond the budget."""
+        """Raise `BudgetSpentError` before requests beyond the budget; `SpentError` if it has no share, as an agent."""
         if self.share is not None:
             self.budget.check(self.share)
+        if self.paid is None:
+            return
+        try:
+            self.paid.before_requests(calls)
+        except SpentError as error:
+            self.budget.end_by(error.limit)
+            if self.share is None:
+                raise
+            raise BudgetSpentError(error.limit) from error
 
     def after_reply(self, call: Call, reply: Completion | WordChoice) -> None:
         """Count the tokens of a request and its reply: those reported, else by the characters."""
@@ -194,6 +235,10 @@ class RoleMeter:
         if not completion and isinstance(reply, Completion):
             completion = len(reply.text) // CHARACTERS_PER_TOKEN
         self.budget.add_tokens(prompt + (completion or 0))
+        if self.paid is not None:
+            self.paid.after_reply(call, reply)
 
     def after_fault(self, call: Call) -> None:
         """Count no tokens for a request without a reply."""
+        if self.paid is not None:
+            self.paid.after_fault(call)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from align_echo.agents import options
-from align_echo.agents.options import ModelConfig
+from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import (
     AgentChoice,
     about,
@@ -36,7 +36,7 @@ from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
 from align_echo.align.budget import WRITING_SHARE, Budget, BudgetLimits, RoleMeter
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
-from align_echo.align.llm.replies import LlmSettings
+from align_echo.align.llm.replies import LEAST_WRITING, LlmSettings
 from align_echo.align.loop import ITERATIONS, Backend, GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.cases import count_walks
@@ -46,6 +46,9 @@ from align_echo.align.world import TrainingSplit
 from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import EngineError, UsageError
 from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.endpoint import ReplyTokens, Role
+from align_echo.models.reply_tokens import ROLES, find_reply_tokens, read_reply_tokens
+from align_echo.models.spending import Spending, check_limits, open_spending
 from align_echo.registry import quantity
 from align_echo.rollout.session import base_env, try_reset
 from align_echo.types import Agent, ChatModel, Frozen
@@ -85,6 +88,16 @@ class GenerationPlan:
     limits: BudgetLimits
 
     @property
+    def models(self) -> list[ModelName]:
+        """Return the names of all models in use, the agent's first."""
+        return list(dict.fromkeys(filter(None, (self.player.model, self.analyzer, self.optimizer))))
+
+    def reply_tokens(self, role: Role) -> int | None:
+        """Return the most tokens of a reply in a role; None for its default, and for a role without a model."""
+        name = {"agent": self.player.model, "analyzer": self.analyzer, "optimizer": self.optimizer}.get(role)
+        return find_reply_tokens(read_reply_tokens(self.config.max_tokens, ROLES), role, name) if name else None
+
+    @property
     def about_tasks(self) -> str:
         """Return a note if an iteration has fewer tasks than requested, else ""."""
         asked = self.config.tasks_per_iteration
@@ -114,7 +127,7 @@ class GenerationPlan:
         return f"backend: probe ({why}no language model is asked)"
 
 
-class GenerationConfig(ModelConfig):
+class GenerationConfig(ModelConfig, PayingConfig):
     """Options of `align-echo generate-interface`."""
 
     env: options.Env
@@ -137,7 +150,6 @@ class GenerationConfig(ModelConfig):
     allow_untested: Annotated[bool, Field(description="Keep rules hybrid cannot test.")] = False
     max_engine_steps: Annotated[int | None, Field(ge=1, description="Most engine steps.")] = None
     max_seconds: Annotated[float | None, Field(gt=0, description="Most seconds.")] = None
-    max_tokens_total: Annotated[int | None, Field(ge=1, description="Most tokens.")] = None
     seed: options.Seed = 0
     workers: options.WorkerCount = None
     data_root: options.DataRoot = None
@@ -180,8 +192,11 @@ def plan_generation(
             raise UsageError(f"{spec.name} lists no actions, which the probe needs to know: use --backend llm")
     if config.max_tokens and not names:
         raise UsageError("this run asks no model: leave --max-tokens out")
+    writers: dict[Role, ModelName | None] = {"analyzer": analyzer, "optimizer": optimizer}
+    _refuse_few_tokens(read_reply_tokens(config.max_tokens, ("agent", *writers) if asks else ("agent",)), writers)
     if config.max_tokens_total and not names:
         raise UsageError("this run asks no model: leave --max-tokens-total out")
+    check_limits(config.spending_limits.model_copy(update={"tokens": None}), names)
     if not verify and chosen != "llm":
         raise UsageError("the probe is nothing but experiments: only the llm backend can leave them out")
     if config.allow_untested and chosen != "hybrid":
@@ -204,9 +219,21 @@ def plan_generation(
         verify=verify,
         play_count=_play_count(world, config.play_tasks, seed, count),
         limits=BudgetLimits(
-            engine_steps=config.max_engine_steps, seconds=config.max_seconds, tokens=config.max_tokens_total
+            engine_steps=config.max_engine_steps,
+            seconds=config.max_seconds,
+            **config.spending_limits.model_dump(),
         ),
     )
+
+
+def _refuse_few_tokens(tokens: ReplyTokens, writers: Mapping[Role, ModelName | None]) -> None:
+    """Raise `UsageError` for a limit below which nothing can be written."""
+    for role, name in writers.items():
+        if name and (found := find_reply_tokens(tokens, role, name)) and found < LEAST_WRITING:
+            raise UsageError(
+                f"--max-tokens: the {role} needs {LEAST_WRITING} at least, not {found}; a smaller limit for the agent "
+                f"alone is agent={found}"
+            )
 
 
 def _play_count(world: TrainingSplit, asked: int | None, seed: int, limit: int | None) -> int:
@@ -223,9 +250,16 @@ def _play_count(world: TrainingSplit, asked: int | None, seed: int, limit: int |
 
 
 def generate_interface(
-    plan: GenerationPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT
+    plan: GenerationPlan,
+    path: Path,
+    *,
+    resume: bool = False,
+    progress: Progress = SILENT,
+    spending: Spending | None = None,
 ) -> GenerationResult:
     """Find misalignments in failed episodes, write rules for them, and save the interface to a folder.
+
+    `spending` is that of a larger run, of which this is a part.
 
     Raises `UsageError` if the folder holds something else, before writing anything; `AgentError`, `EngineError` or
     `ModelError` for persistent failures.
@@ -234,15 +268,16 @@ def generate_interface(
     folder.check(resume=resume)
     world = plan.world
     forecast, limits = price_experiments(plan)
-    budget = Budget(limits, before=folder.spent(limits) if resume else None)
-    tokens = plan.config.max_tokens if plan.player.model else None
+    spending = spending or open_spending(limits.of_endpoints, plan.models, path)
+    progress.watch(spending)
+    budget = Budget(limits, before=folder.spent(limits) if resume else None, spending=spending)
     setting = AgentSetting(
         world.spec,
         world.split,
         world.data_root,
         plan.config.seed,
-        _model(folder, plan, plan.player.model, "agent", RoleMeter(budget, None)),
-        max_tokens=tokens,
+        _model(folder, plan, plan.player.model, "agent", budget, None),
+        max_tokens=plan.reply_tokens("agent"),
         preset=plan.preset,
     )
     agent = build_agent(plan.player.agent, setting)
@@ -321,26 +356,32 @@ def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None
 
 
 def _model(
-    folder: RunFolder, plan: GenerationPlan, name: ModelName | None, role: str, meter: RoleMeter
+    folder: RunFolder, plan: GenerationPlan, name: ModelName | None, role: str, budget: Budget, share: float | None
 ) -> ChatModel | None:
-    """Load a model and record its replies in the run folder; None for an unused role."""
+    """Load a model and record its replies in the run folder; None for an unused role. `share` is as in `RoleMeter`."""
     if name is None:
         return None
     processes = plan.workers.model_processes
     model = chat_model(name, spec=plan.world.spec, seed=plan.config.seed, processes=processes)
-    return folder.record(model, role, meter)
+    return folder.record(model, role, RoleMeter(budget, share, budget.meter(name)))
 
 
 def _backend(
     plan: GenerationPlan, agent: Agent, folder: RunFolder, progress: Progress, budget: Budget
 ) -> Backend:
     analysis = 1 - WRITING_SHARE if plan.chosen == "llm" else 1.0
-    analyzer = _model(folder, plan, plan.analyzer, "analyzer", RoleMeter(budget, analysis))
-    optimizer = _model(folder, plan, plan.optimizer, "optimizer", RoleMeter(budget, 1.0))
+    analyzer = _model(folder, plan, plan.analyzer, "analyzer", budget, analysis)
+    optimizer = _model(folder, plan, plan.optimizer, "optimizer", budget, 1.0)
     world = plan.world
     if analyzer is None or optimizer is None:
         return _probe(plan, progress, budget, folder.note)
-    settings = LlmSettings(verify=plan.verify, max_tokens=plan.config.max_tokens or LlmSettings().max_tokens)
+    analysis_tokens = plan.reply_tokens("analyzer") or LlmSettings().max_tokens
+    writing_tokens = plan.reply_tokens("optimizer") or LlmSettings().max_tokens
+    settings = LlmSettings(
+        verify=plan.verify,
+        max_tokens=analysis_tokens,
+        optimizer_max_tokens=None if writing_tokens == analysis_tokens else writing_tokens,
+    )
     if plan.chosen == "hybrid":
         return HybridBackend(
             _probe(plan, progress, budget, folder.note),
@@ -449,7 +490,8 @@ class ExperimentPrice(Frozen):
 
     def limits(self, asked: BudgetLimits) -> BudgetLimits:
         """Return the limits asked for, or `USUAL_SECONDS` where an environment from outside takes long without any."""
-        if self.plain and asked == BudgetLimits(tokens=asked.tokens) and self.seconds > USUAL_SECONDS:
+        timed = asked.seconds is not None or asked.engine_steps is not None
+        if self.plain and not timed and self.seconds > USUAL_SECONDS:
             return asked.model_copy(update={"seconds": USUAL_SECONDS})
         return asked
 

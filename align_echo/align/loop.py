@@ -34,6 +34,7 @@ from align_echo.align.world import TrainingSplit, ending, episode_event, given_u
 from align_echo.interface.contract import Interface, RuleCoverage, check_source, identity
 from align_echo.interface.hints import count_hints, merged
 from align_echo.intervals import Estimate, wilson
+from align_echo.models.spending import SpentError
 from align_echo.registry import quantity
 from align_echo.rollout import batches
 from align_echo.rollout.faults import (
@@ -169,7 +170,7 @@ class _Run:
         for iteration in range(1, self.iterations + 1):
             try:
                 record = self._restore(iteration) or self._iterate(iteration)
-            except BudgetSpentError:
+            except (BudgetSpentError, SpentError):
                 self._say("note", "the budget is spent: no further episode", iteration)
                 break
             self.records.append(record)

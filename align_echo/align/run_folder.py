@@ -2,6 +2,7 @@
 
     config.json                  settings (`RunConfig`)
     events.jsonl                 log of events, with times (`Event`)
+    under_way.jsonl              requests of a limited run as they are sent (`models/spending.py`)
     calls.jsonl, cache/          every prompt and reply (`models/recording.py`); replies by request
     iterations/<i>/trajectories.jsonl, misalignments.json, interface.py, interface.json
     iterations/<i>/iteration.json    written last: the iteration is finished (`IterationRecord`)
@@ -28,7 +29,6 @@ from align_echo.errors import UsageError, unreadable
 from align_echo.interface.contract import Interface, RuleCoverage, load_interface, save_interface
 from align_echo.intervals import Percent, Score, ScoreChange
 from align_echo.models.cache import ReplyCache
-from align_echo.models.prices import find_price
 from align_echo.models.recording import CallLog, RecordingModel, TokenMeter
 from align_echo.run_dir import CONFIG, RunDir, finished_nothing, flat
 from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Trajectory, Usage, source_in
@@ -324,7 +324,7 @@ class RunFolder:
             if call.reply is None or (call.role, call.request) in seen:
                 continue
             seen.add((call.role, call.request))
-            old = roles.get(call.role) or RoleUsage(model=call.model, price_known=find_price(call.model) is not None)
+            old = roles.get(call.role) or RoleUsage(model=call.model, price_known=call.usage.cost_usd is not None)
             update = {"requests": old.requests + 1, "usage": old.usage + call.usage}
             roles[call.role] = old.model_copy(update=update)
         return roles

@@ -10,10 +10,21 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from align_echo.base.network import LOGGER
 from align_echo.errors import printable
 from align_echo.types import Fault
+
+
+class Spent(Protocol):
+    """What a run has spent so far, in words for a line of progress and for the end; "" for nothing."""
+
+    @property
+    def in_short(self) -> str: ...
+
+    @property
+    def in_full(self) -> str: ...
 
 
 class Progress:
@@ -33,6 +44,9 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a permanent line."""
+
+    def watch(self, spent: Spent) -> None:
+        """Show what is spent with the progress and at the end."""
 
 
 SILENT = Progress()

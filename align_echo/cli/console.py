@@ -59,9 +59,9 @@ def leave(*, agent_broke: bool, trouble: str = "", warning: str = "") -> None:
         raise typer.Exit(1)
 
 
-def cost(usage: Usage) -> None:
-    """Print the cost, if there was any."""
-    print(f"{usage.in_words}\n" * bool(usage.in_words), end="")
+def cost(usage: Usage, spent: str = "") -> None:
+    """Print the cost, if there was any, and what was `spent` by role."""
+    print("".join(f"{line}\n" for line in (usage.in_words, spent) if line), end="")
 
 
 def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> Path:

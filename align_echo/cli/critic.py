@@ -14,11 +14,12 @@ from pydantic import Field
 
 from align_echo.agents import options
 from align_echo.agents.options import VerbConfig
-from align_echo.cli.console import leave, resumable, run_display, run_folder, say, stdout
-from align_echo.cli.options import Out, Resume, takes
+from align_echo.cli.console import cost, leave, resumable, run_display, run_folder, say, stdout
+from align_echo.cli.options import DryRun, Out, Resume, takes
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
 from align_echo.critic.labels import LABEL_RULES
 from align_echo.errors import MissingDataError, UsageError
+from align_echo.evaluate.forecast import forecast_plan
 from align_echo.evaluate.tables import plain_table
 from align_echo.gaia import collect as collecting
 from align_echo.gaia import flywheel as wheels
@@ -268,13 +269,19 @@ class CriticTrainingConfig(VerbConfig):
 
 @critic.command("collect")
 @takes(CollectionConfig)
-def collect(config: CollectionConfig, out: Out = None, resume: Resume = False) -> None:
+def collect(
+    config: CollectionConfig, out: Out = None, resume: Resume = False, dry_run: DryRun = False
+) -> None:
     """Play tasks with several candidates a turn, label them by the environment's oracle, write them as Parquet."""
     plan = plan_collection(config)
+    if dry_run:
+        print(*forecast_plan(plan.evaluation).lines, sep="\n")
+        return
     path = run_folder(out, resume, "collect", plan.evaluation.spec.name)
     with run_display(path, resume=resume) as display:
         collected = collecting.collect(plan, path, resume=resume, progress=display)
     show_collected(collected)
+    cost(collected.usage, display.spent)
     conducts = {config.interface: collected.conduct}
     for line in tell(conducts):
         print(line)

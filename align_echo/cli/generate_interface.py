@@ -5,16 +5,13 @@ Not here: the work (`align_echo/align/generation.py`).
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from align_echo.agents.players import about
 from align_echo.align import generation
 from align_echo.align.generation import GenerationConfig, plan_generation, price_experiments
 from align_echo.cli.console import leave, run_display, run_folder, stdout
-from align_echo.cli.options import Out, Resume, takes
+from align_echo.cli.options import DryRun, Out, Resume, takes
 from align_echo.errors import ModelError
+from align_echo.evaluate.forecast import forecast_generation
 from align_echo.evaluate.in_play import FOLDER, nothing_written, play_generated, result_lines
 from align_echo.evaluate.tables import rules_table
 from align_echo.run_dir import agent_details
@@ -25,12 +22,13 @@ def generate_interface(
     config: GenerationConfig,
     out: Out = None,
     resume: Resume = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without running it.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Find misalignments in failed episodes by experiment, write an interface, and measure its effect in play."""
     plan = plan_generation(config)
     if dry_run:
         lines = [plan.about_backend, plan.about_tasks, plan.about_play, *price_experiments(plan, always=True)[0]]
+        lines += forecast_generation(plan).lines
         print(*filter(None, lines), sep="\n")
         return
     path = run_folder(out, resume, "generate", plan.world.spec.name)
@@ -39,7 +37,8 @@ def generate_interface(
         summary = play_generated(plan, generated, path, progress=display)
     if generated.interface.provenance.rules:
         stdout().print(rules_table(generated.interface.provenance.rules))
-    print(plan.about_backend, about(plan.player, agent_details(path)), *result_lines(plan, summary, path), sep="\n")
+    lines = result_lines(plan, summary, path, display.spent)
+    print(plan.about_backend, about(plan.player, agent_details(path)), *lines, sep="\n")
     if problem := nothing_written(plan, summary, path):
         raise ModelError(problem)
     broken = summary.in_play is not None and not summary.in_play.works

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
-from align_echo.cli.options import Out, Resume, takes
+from align_echo.cli.options import DryRun, Out, Resume, takes
+from align_echo.evaluate.forecast import forecast_grid
 from align_echo.evaluate.grid import (
     GridConfig,
     GridSummary,
@@ -23,17 +24,20 @@ from align_echo.rollout.faults import InterfaceConduct, overstepped, tell, verdi
 
 
 @takes(GridConfig)
-def grid(config: GridConfig, out: Out = None, resume: Resume = False) -> None:
+def grid(config: GridConfig, out: Out = None, resume: Resume = False, dry_run: DryRun = False) -> None:
     """Play environments x agents, without and with an interface, and print one table."""
     axes = plan_grid(config)
+    if dry_run:
+        print(*forecast_grid(axes).lines, sep="\n")
+        return
     path = run_folder(out, resume, "grid", "-".join(axes.interfaces))
     with run_display(path, resume=resume) as display:
         summary, played_by = play_grid(axes, path, resume=resume, progress=display)
-    conducts = _show(summary, played_by, path)
+    conducts = _show(summary, played_by, path, display.spent)
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
-def _show(summary: GridSummary, played_by: Sequence[str], path: Path) -> dict[str, InterfaceConduct]:
+def _show(summary: GridSummary, played_by: Sequence[str], path: Path, spent: str = "") -> dict[str, InterfaceConduct]:
     """Print the table and any trouble, and return the conduct of the interface in each side of each cell."""
     print_whole(grid_table(summary))
     print()
@@ -50,6 +54,6 @@ def _show(summary: GridSummary, played_by: Sequence[str], path: Path) -> dict[st
     }
     for line in tell(conducts):
         print(line)
-    cost(summary.usage)
+    cost(summary.usage, spent)
     say(f"written: {path / 'summary.json'} and a folder for each cell beside it")
     return conducts

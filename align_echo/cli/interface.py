@@ -153,7 +153,7 @@ def ablate_rules(config: AblationConfig, name: Name, out: Out = None, resume: Re
     conducts = arm_conducts(result)
     stdout().print(ablation_table(result))
     print(*ablation_lines(result), *tell(conducts), sep="\n")
-    cost(result.usage)
+    cost(result.usage, display.spent)
     say(f"written: {path / 'summary.json'} and the trajectories beside it")
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 

@@ -21,6 +21,9 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", help="Folder of the run; default: a new one under runs/."),
 ]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what the run would ask of its models and what it costs; run nothing.")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")]
 
 
@@ -38,7 +41,8 @@ DataRoot = Annotated[Path | None, typer.Option("--data-root", help=_help(options
 def takes(config: type[VerbConfig]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a verb an option for each field of a config model; the verb's first argument is the checked config.
 
-    A field gives the option's name, type, default, bounds and help. The verb's other arguments are options of its own.
+    A field gives the option's name, type, default, bounds and help; fields that the model shares with others come last.
+    The verb's other arguments are options of its own.
     """
 
     def give_options(verb: Callable[..., None]) -> Callable[..., None]:

@@ -202,7 +202,8 @@ class Critic:
         if self.votes is None:
             return {"temperature.judge": str(self.temperature), "prompt.critic/verdict": prompt_hash("critic/verdict")}
         prompt = "critic/reasoned_verdict"
-        return {"votes.judge": str(self.votes), f"prompt.{prompt}": prompt_hash(prompt)}
+        tokens = {} if self.max_tokens is None else {"max_tokens.judge": str(self.max_tokens)}
+        return {"votes.judge": str(self.votes), **tokens, f"prompt.{prompt}": prompt_hash(prompt)}
 
 
 def ask(critic: Critic, questions: Sequence[Question], *, threads: int = AT_ONCE) -> list[Verdict]:

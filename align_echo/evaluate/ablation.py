@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from align_echo.agents import options
-from align_echo.agents.options import ModelConfig
+from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import default_model
 from align_echo.align.hybrid.hypotheses import with_letters
 from align_echo.align.hybrid.rules import UNTESTED
@@ -170,7 +170,7 @@ def _arm(interface: Interface, number: int, rules: tuple[str, ...], action: str)
     return AblationArm(number, rules, action, without_rules(interface, rules, f"{interface.name}-without-{number}"))
 
 
-class AblationConfig(ModelConfig):
+class AblationConfig(ModelConfig, PayingConfig):
     """Options of `align-echo interface ablate`."""
 
     env: options.Env

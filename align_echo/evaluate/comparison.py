@@ -135,6 +135,11 @@ class VariantComparison(Frozen):
     differences: dict[str, VariantDifference]
     over_placebo: dict[str, VariantDifference] = Field(default_factory=dict)
 
+    @property
+    def usage(self) -> Usage:
+        """What all variants spent."""
+        return sum((variant.usage for variant in self.variants.values()), Usage())
+
 
 def build_variants(interface: Interface) -> dict[str, Interface | None]:
     """Build the variants of an interface by name, in the order of `VARIANTS`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,7 +17,7 @@ from rich.table import Table
 
 from align_echo.agents import options
 from align_echo.agents.catalogue import AGENTS
-from align_echo.agents.options import ModelConfig
+from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import (
     AgentChoice,
     choose_agent,
@@ -50,6 +50,9 @@ from align_echo.evaluate.tables import NOT_DEFINED, WORTH, cell, failed_on, plai
 from align_echo.interface.contract import Interface
 from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoints
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
+from align_echo.models.endpoint import ReplyTokens
+from align_echo.models.reply_tokens import find_reply_tokens, read_reply_tokens
+from align_echo.models.spending import NO_LIMITS, Spending, SpendingLimits, check_limits, open_spending
 from align_echo.rollout.faults import InterfaceConduct
 from align_echo.rollout.refusals import AnswerShares, Known
 from align_echo.rollout.session import try_reset
@@ -315,14 +318,20 @@ class GridPlan:
     seed: int
     temperature: float | None = None
     placebo: bool = True
-    max_tokens: int | None = None
+    max_tokens: ReplyTokens = field(default_factory=dict)
     preset: AgentPreset | None = None
     workers: Workers | None = None
+    limits: SpendingLimits = NO_LIMITS
+
+    @property
+    def models(self) -> list[ModelName]:
+        """Return the models of all agents with a model."""
+        return [player.model for player in self.players if player.model]
 
     @property
     def model(self) -> ModelName | None:
         """Return the one model of all agents with a model."""
-        return next((player.model for player in self.players if player.model), None)
+        return next(iter(self.models), None)
 
     @property
     def config(self) -> Config:
@@ -340,7 +349,7 @@ class GridPlan:
             **({} if self.temperature is None else {"temperature": self.temperature}),
             **({"placebo": True} if self.placebo else {}),
             **switches_on_record(self.interfaces.values()),
-            **({} if self.max_tokens is None else {"max_tokens": self.max_tokens}),
+            **({"max_tokens": agent} if (agent := self.max_tokens.get("agent")) else {}),
             **({"agent_preset": self.preset.name} if self.preset else {}),
         }
 
@@ -354,10 +363,10 @@ def play_grid(
     """
     run_dir = EvaluationDir(path, axes.config, resume=resume)
     run_dir.check()
+    spending = open_spending(axes.limits, axes.models, path)
     experiments = [
-        open_experiment(_plan(axes, spec, player), path / spec.name / player.agent.name, progress)
-        for spec in axes.environments
-        for player in axes.players
+        open_experiment(plan, path / plan.spec.name / plan.player.agent.name, progress, spending=spending)
+        for plan in cell_plans(axes)
     ]
     for spec in axes.environments:
         try_reset(spec, axes.tasks[spec.name][0], split=spec.test_split, data_root=None)
@@ -377,7 +386,7 @@ def play_grid(
     return grid, list(dict.fromkeys(experiment.line for experiment in experiments))
 
 
-class GridConfig(ModelConfig):
+class GridConfig(ModelConfig, PayingConfig):
     """Options of `align-echo grid`."""
 
     env: Annotated[tuple[str, ...], Field(min_length=1, description="An environment; repeat it for more.")]
@@ -415,7 +424,7 @@ def plan_grid(config: GridConfig) -> GridPlan:
     refuse_idle_base_url(config.base_url, [player.model for player in players if player.model])
     if config.temperature is not None and not any(player.model for player in players):
         raise UsageError("no agent of this grid asks a model: leave --temperature out")
-    return GridPlan(
+    grid = GridPlan(
         environments=specs,
         players=players,
         interface=config.interface,
@@ -424,10 +433,13 @@ def plan_grid(config: GridConfig) -> GridPlan:
         seed=config.seed,
         temperature=config.temperature,
         placebo=config.placebo,
-        max_tokens=config.max_tokens,
+        max_tokens=read_reply_tokens(config.max_tokens),
         preset=choose_preset(config.agent_preset, players),
         workers=read_workers(config.workers),
+        limits=config.spending_limits,
     )
+    check_limits(grid.limits, grid.models)
+    return grid
 
 
 def _interface(spec: EnvironmentSpec, name: str, retract: bool) -> Interface:
@@ -463,18 +475,23 @@ def _plan(axes: GridPlan, spec: EnvironmentSpec, player: AgentChoice) -> Evaluat
         workers=choose_workers(axes.workers, player),
         data_root=None,
         temperature=axes.temperature if player.model else None,
-        max_tokens=axes.max_tokens if player.model else None,
+        max_tokens=find_reply_tokens(axes.max_tokens, "agent", player.model) if player.model else None,
         preset=preset,
         turns=turns,
     )
 
 
+def cell_plans(axes: GridPlan) -> list[EvaluationPlan]:
+    """Return the evaluation plan of each cell."""
+    return [_plan(axes, spec, player) for spec in axes.environments for player in axes.players]
+
+
 def open_experiment(
-    plan: EvaluationPlan, path: Path, progress: Progress, *, agent: Agent | None = None
+    plan: EvaluationPlan, path: Path, progress: Progress, *, spending: Spending, agent: Agent | None = None
 ) -> Experiment:
     """Open a subfolder's experiment, resumed if it has begun. Raises `UsageError` for a folder of something else."""
     has_begun = (path / CONFIG).exists()
-    experiment = Experiment(plan, path, resume=has_begun, progress=progress, agent=agent)
+    experiment = Experiment(plan, path, resume=has_begun, progress=progress, agent=agent, spending=spending)
     if has_begun:
         experiment.check()
     return experiment

@@ -31,6 +31,7 @@ from align_echo.evaluate.tables import cell
 from align_echo.interface.contract import Interface, load_interface, save_interface
 from align_echo.interface.hints import HintCount, count_hints, merged
 from align_echo.intervals import Estimate, bootstrap, task_key
+from align_echo.models.spending import open_spending
 from align_echo.registry import quantity
 from align_echo.run_dir import CONFIG
 from align_echo.types import Step, Trajectory
@@ -48,14 +49,15 @@ def play_generated(
     """
     if not generated.summary.written or not plan.play_count:
         return generated.summary
-    if generated.summary.budget.ended_by in ("seconds", "tokens"):
+    if generated.summary.budget.ended_by not in ("", "engine-steps"):
         progress.say("the new interface is not played: the budget is spent; align-echo evaluate measures it")
         return generated.summary
     evaluation, folder = plan_play(plan, generated, path), path / FOLDER
     if (count := len(evaluation.task_ids)) < plan.play_count:
         shortage = f"the run left no more of {evaluation.split} that the interface was not made with"
         progress.say(f"{quantity(count, 'task')} and not {plan.play_count} are played at the end: {shortage}")
-    comparison = play(evaluation, folder, resume=(folder / CONFIG).exists(), progress=progress)
+    spending = open_spending(plan.limits.of_endpoints, plan.models, path)
+    comparison = play(evaluation, folder, resume=(folder / CONFIG).exists(), progress=progress, spending=spending)
     files = {name: JsonlFile(folder / "trajectories" / f"{name}.jsonl") for name in ARMS}
     episodes: dict[str, Iterable[Trajectory]] = {
         name: (trajectory for _, trajectory in file.entries(Trajectory)) for name, file in files.items()
@@ -86,7 +88,7 @@ def plan_play(plan: GenerationPlan, generated: GenerationResult, path: Path) -> 
         seed=plan.config.seed,
         workers=plan.workers,
         data_root=world.data_root,
-        max_tokens=plan.config.max_tokens if plan.player.model else None,
+        max_tokens=plan.reply_tokens("agent"),
         preset=plan.preset,
         turns=choose_turns(None, plan.preset, world.spec),
     )
@@ -176,12 +178,13 @@ def measure_play(
 # ---------------------------------------------------------------- printing
 
 
-def result_lines(plan: GenerationPlan, summary: RunSummary, path: Path) -> Iterator[str]:
-    """Describe the end of a run, the path of a new interface, and in the last line its effect in play."""
+def result_lines(plan: GenerationPlan, summary: RunSummary, path: Path, spent: str = "") -> Iterator[str]:
+    """Describe the end of a run, what it spent, the path of a new interface, and in the last line its effect in play.
+    """
     yield f"stopped after {quantity(len(summary.iterations), 'iteration')} ({summary.stopped}): {ending(summary)}"
     for rule in load_interface(path / summary.interface_file).provenance.unresolved:
         yield f"no rule stood its experiments for: {printable(rule)}"
-    yield from filter(None, [summary.usage.in_words])
+    yield from filter(None, [summary.usage.in_words, spent])
     if summary.written:
         yield f"interface: {path / summary.interface_file}"
         yield f"to measure it further: {evaluate_command(plan, path / summary.interface_file)}"

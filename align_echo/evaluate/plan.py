@@ -18,7 +18,7 @@ from pydantic import Field
 
 from align_echo.agents import options
 from align_echo.agents.conversation import WHOLE_HISTORY, ChatAgent, HistoryBounds
-from align_echo.agents.options import ModelConfig
+from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import (
     AgentChoice,
     build_agent,
@@ -42,14 +42,8 @@ from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
 from align_echo.interface.contract import Interface
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
-from align_echo.models.spending import (
-    NO_LIMITS,
-    Spending,
-    SpendingLimits,
-    SpendingMeter,
-    check_limits,
-    price_of,
-)
+from align_echo.models.reply_tokens import find_reply_tokens, read_reply_tokens
+from align_echo.models.spending import NO_LIMITS, Spending, SpendingLimits, check_limits
 from align_echo.rollout.session import Episode
 from align_echo.run_dir import interface_fingerprints
 from align_echo.types import Agent, ChatModel
@@ -138,6 +132,7 @@ class EvaluationPlan:
     data_root: Path | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    judge_tokens: int | None = None
     history: HistoryBounds = WHOLE_HISTORY
     limits: SpendingLimits = NO_LIMITS
     preset: AgentPreset | None = None
@@ -190,7 +185,7 @@ class EvaluationPlan:
         }
 
 
-class EvaluationConfig(ModelConfig):
+class EvaluationConfig(ModelConfig, PayingConfig):
     """Options of `align-echo evaluate`."""
 
     env: options.Env
@@ -251,9 +246,6 @@ class EvaluationConfig(ModelConfig):
     max_tokens: options.MaxTokens = None
     history_turns: options.HistoryTurns = None
     history_tokens: options.HistoryTokens = None
-    max_cost: options.MaxCost = None
-    max_requests: options.MaxRequests = None
-    max_tokens_total: options.MaxTokensTotal = None
     agent_preset: options.Preset = None
     engine: Annotated[
         str | None, Field(description="Engine of the environment; default: its first one.")
@@ -283,6 +275,8 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
     refining = choose_refining(config, player)
     rule = RULES.get(config.pick)
     critic = choose_critic(config, player, rule)
+    writes = config.reasoning or (refining is not None and refining.critic is not None)
+    tokens = read_reply_tokens(config.max_tokens, ("agent", "judge") if writes else ("agent",))
     variants = choose_variants(config, spec.interface(config.interface, retract=config.retract))
     if not config.retract and not any(variants.values()):
         raise UsageError("--no-retract lets an interface withhold no hint: add --interface NAME or PATH")
@@ -299,9 +293,10 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
         workers=choose_workers(read_workers(config.workers), player),
         data_root=config.data_root,
         temperature=config.temperature,
-        max_tokens=config.max_tokens,
+        max_tokens=find_reply_tokens(tokens, "agent", player.model),
+        judge_tokens=find_reply_tokens(tokens, "judge", refining.critic if refining else critic or player.model),
         history=HistoryBounds(config.history_turns, config.history_tokens),
-        limits=SpendingLimits(cost=config.max_cost, requests=config.max_requests, tokens=config.max_tokens_total),
+        limits=config.spending_limits,
         preset=preset,
         engine=config.engine,
         turns=turns,
@@ -457,8 +452,8 @@ Models = Callable[[str, ModelName], ChatModel]
 """Maps a role ("agent", "judge", "critic") and a model's name to the model. Raises as `chat_model`."""
 
 
-def model_loader(plan: EvaluationPlan, path: Path) -> Models:
-    """Return a loader of the plan's chat models. A model with several roles is loaded once.
+def model_loader(plan: EvaluationPlan, path: Path, spending: Spending) -> Models:
+    """Return a loader of the plan's chat models, metered by `spending`. A model with several roles is loaded once.
 
     Replies of an endpoint are cached and logged in the run's folder, by role. Those of a local model cost nothing to
     repeat, and are complete in the trajectories and critiques.
@@ -466,8 +461,6 @@ def model_loader(plan: EvaluationPlan, path: Path) -> Models:
     from align_echo.models import CallLog, RecordingModel, ReplyCache
 
     cache, log = ReplyCache(path / "cache"), CallLog(path / "calls.jsonl")
-    prices = {name.text: price for name in plan.models if (price := price_of(name))}
-    spending = Spending(plan.limits, log.read(), prices) if plan.limits else None
 
     @functools.cache
     def load(name: ModelName) -> ChatModel:
@@ -477,8 +470,7 @@ def model_loader(plan: EvaluationPlan, path: Path) -> Models:
         model = load(name)
         if name.is_local:
             return model
-        meter = SpendingMeter(spending, prices.get(name.text)) if spending else None
-        return RecordingModel(model, role=role, cache=cache, log=log, meter=meter)
+        return RecordingModel(model, role=role, cache=cache, log=log, meter=spending.meter(name))
 
     return model_of
 
@@ -527,7 +519,8 @@ def build_plan_agent(plan: EvaluationPlan, models: Models) -> Agent:
 def _critic(plan: EvaluationPlan, models: Models, player: ChatAgent) -> Critic | None:
     """Build the critic of candidates; None for the agent's own model in one word, or without a critic."""
     if plan.reasoning:
-        return Critic(models("judge", plan.critic) if plan.critic else player.model, votes=1)
+        model = models("judge", plan.critic) if plan.critic else player.model
+        return Critic(model, votes=1, max_tokens=plan.judge_tokens)
     return build_critic(models("judge", plan.critic), plan.critic) if plan.critic else None
 
 

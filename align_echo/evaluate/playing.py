@@ -27,6 +27,7 @@ from align_echo.evaluate.plan import (
 )
 from align_echo.evaluate.tables import NAMES
 from align_echo.interface.contract import Interface
+from align_echo.models.spending import Spending, open_spending
 from align_echo.rollout.faults import FirstReplies
 from align_echo.rollout.session import Episode, try_reset
 from align_echo.types import Agent, Trajectory
@@ -44,11 +45,16 @@ class Experiment:
         resume: bool = False,
         progress: Progress = SILENT,
         agent: Agent | None = None,
+        spending: Spending | None = None,
     ) -> None:
-        """`agent` is the plan's, if it is built already. Raises `UsageError` if it cannot be built."""
+        """`agent` is the plan's, if it is built already; `spending` that of a larger run, of which this is a part.
+
+        Raises `UsageError` if the agent cannot be built.
+        """
         self.plan = plan
         self.path = path
         self.progress = progress
+        self._spending = spending
         self.agent = agent or build_plan_agent(plan, self.models)
         self._resume = resume
         self._dir: EvaluationDir | None = None
@@ -57,7 +63,14 @@ class Experiment:
     @cached_property
     def models(self) -> Models:
         """Return the loader of the plan's chat models."""
-        return model_loader(self.plan, self.path)
+        return model_loader(self.plan, self.path, self.spending)
+
+    @cached_property
+    def spending(self) -> Spending:
+        """Return what the run has spent, shown with its progress."""
+        spending = self._spending or open_spending(self.plan.limits, self.plan.models, self.path)
+        self.progress.watch(spending)
+        return spending
 
     @property
     def config(self) -> Config:
@@ -102,7 +115,10 @@ class Experiment:
         """Return this begun experiment with another seed, in the same folder."""
         if seed == self.plan.seed:
             return self
-        experiment = Experiment(replace(self.plan, seed=seed), self.path, resume=self._resume, progress=self.progress)
+        plan = replace(self.plan, seed=seed)
+        experiment = Experiment(
+            plan, self.path, resume=self._resume, progress=self.progress, spending=self.spending
+        )
         experiment._dir, experiment._first_replies = self.folder, self._first_replies
         self.progress.say(experiment.line)
         return experiment
@@ -157,13 +173,21 @@ class Experiment:
         }
 
 
-def play(plan: EvaluationPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> VariantComparison:
+def play(
+    plan: EvaluationPlan,
+    path: Path,
+    *,
+    resume: bool = False,
+    progress: Progress = SILENT,
+    spending: Spending | None = None,
+) -> VariantComparison:
     """Play every variant of a plan on its tasks and compare them; finished episodes in the folder are reused.
+    `spending` is as in `Experiment`.
 
     Raises `UsageError` for an unplayable plan and for a folder of something else, before anything is written;
     `AgentError`, `EngineError` and `ModelError` for repeated faults.
     """
-    experiment = Experiment(plan, path, resume=resume, progress=progress).begin()
+    experiment = Experiment(plan, path, resume=resume, progress=progress, spending=spending).begin()
     with experiment.folder as folder:
         trajectories = experiment.play_variants()
         progress.status("replaying the actions in the plain environment")

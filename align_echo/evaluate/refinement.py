@@ -222,7 +222,7 @@ def refine(
     critic = None
     if refining.critic is not None:
         model = experiment.models("critic", refining.critic)
-        critic = Critic(model, form=refining.form, draws_at=CRITIC_TEMPERATURE)
+        critic = Critic(model, form=refining.form, draws_at=CRITIC_TEMPERATURE, max_tokens=plan.judge_tokens)
     with experiment.begin(_on_record(refining, critic)).folder as folder:
         result = _play_rounds(experiment, refining, critic)
         folder.finish(result)
@@ -239,7 +239,7 @@ def _on_record(refining: RefinementPlan, critic: Critic | None) -> Config:
             **describe_model("critic", critic.model),
             "form": critic.form.name,
             "temperature": str(CRITIC_TEMPERATURE),
-            "max_tokens": str(CRITIQUE_TOKENS),
+            "max_tokens": str(critic.max_tokens or CRITIQUE_TOKENS),
             **{f"prompt.{name}": prompt_hash(name) for name in critic.form.prompts},
         },
     }

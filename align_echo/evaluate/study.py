@@ -70,7 +70,10 @@ from align_echo.evaluate.study_file import (
 )
 from align_echo.evaluate.tables import WORTH
 from align_echo.interface.contract import Interface, load_interface
+from align_echo.models.choosing import ModelName
 from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
+from align_echo.models.reply_tokens import find_reply_tokens, read_reply_tokens
+from align_echo.models.spending import NO_LIMITS, OPTIONS, Spending, SpendingLimits, check_limits, open_spending
 from align_echo.rollout.faults import InterfaceConduct
 from align_echo.rollout.session import Episode, try_reset
 from align_echo.run_dir import CONFIG, interface_fingerprints
@@ -119,6 +122,12 @@ class StudyPlan:
     interfaces: dict[str, str]
     baselines: dict[str, str]
     parts: dict[str, dict[str, str]]
+
+    @property
+    def models(self) -> list[ModelName]:
+        """Return the names of all models in use."""
+        playing = [evaluation.player.model for evaluation in self.evaluations.values() if evaluation.player.model]
+        return [*playing, *(name for generation in self.generations.values() for name in generation.models)]
 
     @property
     def config(self) -> Config:
@@ -299,7 +308,7 @@ def _evaluation(
         seed=seed,
         workers=ThreadWorkers(file.workers or workers_for(player)),
         temperature=file.temperature if model else None,
-        max_tokens=file.max_tokens if model else None,
+        max_tokens=find_reply_tokens(read_reply_tokens(file.max_tokens), "agent", model) if model else None,
         preset=preset,
         turns=turns,
     )
@@ -442,27 +451,39 @@ Comparisons = Mapping[str, VariantComparison | None]
 
 
 @in_keys()
-def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> StudySummary:
-    """Generate and play all unfinished parts of a study, and write its summary and tables.
+def play_study(
+    plan: StudyPlan,
+    path: Path,
+    *,
+    resume: bool = False,
+    progress: Progress = SILENT,
+    limits: SpendingLimits = NO_LIMITS,
+) -> StudySummary:
+    """Generate and play all unfinished parts of a study within the limits, and write its summary and tables.
 
     Raises as `playing.play` and `generate_interface`; invalid settings are refused before anything is written.
     """
     run_dir = EvaluationDir(path, plan.config, resume=resume)
     run_dir.check()
+    check_limits(limits, plan.models)
+    spending = open_spending(limits, plan.models, path)
+    progress.watch(spending)
     agents = {
-        folder: build_plan_agent(evaluation, model_loader(evaluation, path / folder))
+        folder: build_plan_agent(evaluation, model_loader(evaluation, path / folder, spending))
         for folder, evaluation in plan.evaluations.items()
     }
     openings = {evaluation.spec.name: evaluation for evaluation in plan.evaluations.values()}
     for evaluation in openings.values():
         try_reset(evaluation.spec, evaluation.task_ids[0], split=evaluation.split, data_root=None)
     with run_dir:
-        learned = {folder: _generate(plan, folder, path, progress) for folder in plan.generations}
+        learned = {folder: _generate(plan, folder, path, progress, spending) for folder in plan.generations}
         evaluations = {folder: _with_interface(plan, folder, learned) for folder in plan.evaluations}
         comparisons: dict[str, VariantComparison | None] = {}
         for number, (folder, evaluation) in enumerate(evaluations.items(), start=1):
             progress.say(f"evaluation {number} of {len(evaluations)}: {folder}")
-            experiment = open_experiment(evaluation, path / folder, progress, agent=agents[folder])
+            experiment = open_experiment(
+                evaluation, path / folder, progress, agent=agents[folder], spending=spending
+            )
             shared = _shared_baseline(path / plan.baselines[folder], evaluation) if folder in plan.baselines else ()
             comparisons[folder] = play_comparison(experiment, baseline=shared)
         study = _summarise(plan, evaluations, agents, comparisons, learned, path)
@@ -471,12 +492,19 @@ def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: P
     return study
 
 
-def _generate(plan: StudyPlan, folder: str, path: Path, progress: Progress) -> Interface:
-    """Generate an interface in the study's folder, resuming an unfinished run."""
+def _generate(plan: StudyPlan, folder: str, path: Path, progress: Progress, spending: Spending) -> Interface:
+    """Generate an interface in the study's folder, resuming an unfinished run, and one that the limits ended.
+
+    Raises `SpentError` if they end it again: what it has learned by then is not what the study asks for.
+    """
     run, generation = path / folder, plan.generations[folder]
-    if RunFolder(run).summary() is None:
+    summary = RunFolder(run).summary()
+    if summary is None or summary.budget.ended_by in OPTIONS:
         progress.say(f"learning: {folder}")
-        generate_interface(generation, run, resume=(run / CONFIG).exists(), progress=progress)
+        resume = (run / CONFIG).exists()
+        generated = generate_interface(generation, run, resume=resume, progress=progress, spending=spending)
+        if (ended_by := generated.summary.budget.ended_by) in OPTIONS:
+            raise spending.refusal(ended_by)
     name = folder.partition("/")[2]
     return load_interface(run / "interface.py").model_copy(update={"name": name})
 

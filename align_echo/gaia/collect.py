@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from align_echo.agents import options
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.options import ModelConfig
+from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import AgentChoice, build_agent, choose_agent, default_model, require_expert
 from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
@@ -55,8 +55,9 @@ from align_echo.gaia.examples import (
 )
 from align_echo.intervals import Percent, scored, success_rate
 from align_echo.models.choosing import ModelName, refuse_idle_base_url
+from align_echo.models.spending import check_limits
 from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
-from align_echo.types import Agent, Frozen, Trajectory
+from align_echo.types import Agent, Frozen, Trajectory, Usage
 from align_echo.workers.ray_cluster import Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -97,6 +98,7 @@ class CollectionSummary(Frozen):
     examples: int
     exploring: int
     labels: dict[str, LabelCounts]
+    usage: Usage = Usage()
 
 
 def label_all(
@@ -179,6 +181,7 @@ def finish(
             rule: _shares([example.label(rule) for example in distinct])
             for rule in dict.fromkeys(rule for example in distinct for rule in example.labels)
         },
+        usage=sum((trajectory.usage for trajectory in played), Usage()),
     )
     write_atomically(folder / "summary.json", collected.model_dump_json(indent=2) + "\n")
     return collected
@@ -299,7 +302,7 @@ class CandidateSettings:
         return None if self.critic == player.model else self.critic
 
 
-class CollectionConfig(ModelConfig):
+class CollectionConfig(ModelConfig, PayingConfig):
     """Options of `align-echo critic collect`."""
 
     env: options.Env
@@ -368,7 +371,9 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
         workers=read_workers(config.workers),
         data_root=config.data_root,
     )
+    evaluation = replace(evaluation, limits=config.spending_limits)
     refuse_idle_base_url(config.base_url, evaluation.models)
+    check_limits(evaluation.limits, evaluation.models)
     return CollectionPlan(evaluation, drawing, config.rule)
 
 

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -45,11 +45,21 @@ TIMEOUT = 600.0
 """Default deadline in seconds of one request and its full answer."""
 
 
+LEAST_TOKENS = 16
+"""Fewest tokens that a reply may be limited to."""
+
+Role = Literal["agent", "analyzer", "optimizer", "judge"]
+"""Role of a model; the judge is a critic that writes: of --reasoning and of --refine-rounds."""
+
+ReplyTokens = dict[Role, Annotated[int, Field(ge=LEAST_TOKENS)]]
+"""Most tokens of a reply, by role."""
+
+
 class NamedEndpoint(Frozen):
     """An endpoint in the user's file: its URL, the environment variable with its key, and what it can bear.
 
     `concurrency` is the maximum number of requests at once, `timeout` the seconds for one request and its answer.
-    `prices` are by model, in US dollars per million tokens.
+    `prices` are by model, in US dollars per million tokens, `max_tokens` by role.
     """
 
     url: str
@@ -57,6 +67,7 @@ class NamedEndpoint(Frozen):
     concurrency: Annotated[int, Field(ge=1)] | None = None
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     prices: dict[str, Price] = Field(default_factory=dict)
+    max_tokens: ReplyTokens = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ class Endpoint:
 
     url: str
     account: str = field(default="", repr=False)
-    settings: NamedEndpoint | None = None
+    settings: NamedEndpoint | None = field(default=None, hash=False)
 
     @property
     def key_variables(self) -> Sequence[str]:

@@ -169,7 +169,7 @@ class OpenAICompatibleModel:
         settings = endpoint.settings or NamedEndpoint(url=endpoint.url)
         self._most = max_concurrency or settings.concurrency or CONCURRENCY
         self._slots = threading.BoundedSemaphore(self._most)
-        self._price = find_price(model, {**settings.prices, **(prices or {})})
+        self._price = find_price(model, {**settings.prices, **(prices or {})}, self._base_url)
         self._fields = dict(fields)
         self._form = RequestForm()
         self._said: set[str] = set()

@@ -1,10 +1,13 @@
-"""Prices of tokens: a list, a file of the user's, and the prices of a named endpoint."""
+"""Prices of tokens: of a named endpoint, in a file of the user's, and in the package genai-prices (extra `prices`)."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,7 +17,7 @@ from align_echo.errors import UsageError, first_line
 from align_echo.types import Frozen
 
 PRICES_VARIABLE = "ALIGN_ECHO_PRICES"
-"""Environment variable naming a JSON file {model: {"prompt": usd, "completion": usd}} that overrides `LIST_PRICES`."""
+"""Environment variable naming a JSON file {model: {"prompt": usd, "completion": usd}}."""
 
 
 class Price(Frozen):
@@ -28,28 +31,47 @@ class Price(Frozen):
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1_000_000
 
 
-LIST_PRICES: Mapping[str, Price] = {
-    "gpt-4.1": Price(prompt=2.00, completion=8.00),
-    "gpt-4.1-mini": Price(prompt=0.40, completion=1.60),
-    "gpt-4.1-nano": Price(prompt=0.10, completion=0.40),
-    "gpt-4o": Price(prompt=2.50, completion=10.00),
-    "gpt-4o-mini": Price(prompt=0.15, completion=0.60),
-    "gemini-2.5-pro": Price(prompt=1.25, completion=10.00),
-    "gemini-2.5-flash": Price(prompt=0.30, completion=2.50),
-}
+_EXAMPLE = 1_000
+"""Tokens of the request whose price is looked up: below the limits above which some models cost more."""
+
+_CLOSED = re.compile(r"(chat)?gpt-(?!oss)|o\d|claude-|gemini-")
+"""Names of models that only their makers serve."""
 
 
-def find_price(model: str, prices: Mapping[str, Price] | None = None) -> Price | None:
-    """Look up the price of a model, None if unknown. A dated or preview name counts as its base model.
+def find_price(model: str, prices: Mapping[str, Price] | None = None, base_url: str = "") -> Price | None:
+    """Look up the price of a model, None if it is unknown: in `prices`, the user's file, and the package genai-prices.
+
+    A dated or preview name counts as its base model. The package knows prices by provider, which the base URL tells; at
+    another URL a model costs what its maker asks, unless others may serve it too.
 
     Raises `UsageError` if the file named by `ALIGN_ECHO_PRICES` is not readable.
     """
-    table = {**LIST_PRICES, **_user_prices(os.environ.get(PRICES_VARIABLE, "")), **(prices or {})}
+    table = {**_user_prices(os.environ.get(PRICES_VARIABLE, "")), **(prices or {})}
     name = model.rpartition("/")[2]
     if model in table or name in table:
         return table.get(model) or table[name]
     dated = [known for known in table if _is_release(name, known)]
-    return table[max(dated, key=len)] if dated else None
+    return table[max(dated, key=len)] if dated else _listed_price(model, base_url)
+
+
+@cache
+def _listed_price(model: str, base_url: str) -> Price | None:
+    if find_spec("genai_prices") is None:
+        return None
+    import genai_prices
+
+    usage = genai_prices.Usage(input_tokens=_EXAMPLE, output_tokens=_EXAMPLE)
+    name = model.rpartition("/")[2]
+    found = None
+    with suppress(LookupError):
+        found = genai_prices.calc_price(usage, model, provider_api_url=base_url)
+    with suppress(LookupError):
+        if found is None and _CLOSED.match(name):
+            found = genai_prices.calc_price(usage, name)
+    if found is None:
+        return None
+    million = 1_000_000 // _EXAMPLE
+    return Price(prompt=float(found.input_price * million), completion=float(found.output_price * million))
 
 
 def _is_release(name: str, known: str) -> bool:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.segment import Segment
 
-from align_echo.base.progress import Progress
+from align_echo.base.progress import Progress, Spent
 from align_echo.errors import printable
 from align_echo.registry import quantity
 from align_echo.rollout.faults import BROKE, fault_text
@@ -82,6 +82,7 @@ class Display(Progress):
         self._won = 0
         self._lost = 0
         self._broken: Counter[str] = Counter()
+        self._spent: Spent | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -114,7 +115,7 @@ class Display(Progress):
         self._done += 1
         self._won += bool(won)
         self._lost += won is None
-        line = f"won {self._won}" + f", {self._lost} broke" * bool(self._lost)
+        line = self._with_spending(f"won {self._won}" + f", {self._lost} broke" * bool(self._lost))
         if self._bar is not None:
             self._live.update(self._bar, completed=self._done, status=line)
         elif self._done == self._total or self._done % max(1, self._total // LINES_PER_STAGE) == 0:
@@ -135,7 +136,7 @@ class Display(Progress):
         """Show the current activity. Outside a terminal, print a line only for a new kind of work ("kind: 3 of 12")."""
         self._open()
         if self._bar is not None:
-            self._live.update(self._bar, status=text)
+            self._live.update(self._bar, status=self._with_spending(text))
             return
         kind = text.partition(":")[0]
         if kind != self._kind:
@@ -149,6 +150,19 @@ class Display(Progress):
             self._live.console.print(in_one_line(text))
         else:
             note(text)
+
+    def watch(self, spent: Spent) -> None:
+        """Show what is spent with each count."""
+        self._spent = spent
+
+    @property
+    def spent(self) -> str:
+        """What the run has spent at endpoints, by role; "" for nothing."""
+        return self._spent.in_full if self._spent else ""
+
+    def _with_spending(self, text: str) -> str:
+        spent = self._spent.in_short if self._spent else ""
+        return f"{text}; {spent}" if spent else text
 
     def _open(self) -> None:
         opening, self._opening = self._opening, ""

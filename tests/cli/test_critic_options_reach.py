@@ -23,7 +23,7 @@ from align_echo.gaia.trial import TrialConfig, run_trial
 from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.types import Trajectory
 from align_echo.workers.ray_cluster import play_tasks
-from tests.cli import test_cli, test_critic
+from tests.cli import test_cli, test_critic, test_forecast, test_spending
 from tests.cli.door_models import (
     HINT,
     RULE,
@@ -279,7 +279,12 @@ def test_options_of_the_flywheel_act(name, command):
 def test_every_option_of_collecting_and_of_the_flywheel_is_seen_where_it_acts():
     seed = {"seed": test_another_seed_plays_other_tasks_with_other_draws}
     resumed = test_critic.test_a_finished_collection_resumes_to_the_same
-    collected = {"resume": resumed, "data_root": test_cli.test_bad_input_is_one_line_status_2_and_nothing_written}
+    collected = {
+        "resume": resumed,
+        "data_root": test_cli.test_bad_input_is_one_line_status_2_and_nothing_written,
+        "dry_run": test_forecast.test_the_run_asks_what_the_forecast_said,
+        **test_spending.LIMITS,
+    }
     fields = {name: SEEN[name] for name in ("reasoning_effort", "extra_body")}
     assert unseen(options("critic collect"), COLLECTING.values(), {**seed, **collected, **fields}) == []
     assert unseen(options("critic flywheel"), TURNING.values(), {**seed, **SEEN, "resume": resumed}) == []

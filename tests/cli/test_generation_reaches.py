@@ -19,7 +19,7 @@ from align_echo.workers.ray_cluster import play_tasks
 from tests.align import test_budget
 from tests.align.hybrid import test_hybrid
 from tests.align.room_world import BOOK, MUG
-from tests.cli import test_cli, test_generate
+from tests.cli import test_cli, test_generate, test_spending
 from tests.cli.room_models import Heard, listen
 from tests.cli.test_request_fields import SEEN
 from tests.reach import Case, Row, Scene, check, options, unseen
@@ -163,6 +163,7 @@ def test_every_option_of_generation_is_seen_where_it_acts():
         "out": test_generate.test_a_chat_model_plays_and_every_exchange_is_kept,
         "resume": test_generate.test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one,
         "dry_run": test_budget.test_a_dry_run_says_what_replays_cost_and_writes_nothing,
+        **{option: test for option, test in test_spending.LIMITS.items() if option != "max_tokens_total"},
         "data_root": test_cli.test_bad_input_is_one_line_status_2_and_nothing_written,
     }
     assert unseen(options("generate-interface"), SCENES.values(), apart) == []

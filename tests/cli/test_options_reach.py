@@ -19,7 +19,7 @@ from align_echo.cli.main import main
 from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.types import Trajectory
 from align_echo.workers.ray_cluster import play_tasks
-from tests.cli import test_cli, test_grid, test_spending
+from tests.cli import test_cli, test_forecast, test_grid, test_spending
 from tests.cli.door_models import (
     FEEDBACK,
     HINT,
@@ -262,8 +262,13 @@ def test_every_option_is_seen_where_it_acts():
             ("max_cost", "max_requests", "max_tokens_total"),
             test_spending.test_nothing_beyond_a_limit_is_sent_and_a_larger_limit_goes_on,
         ),
+        "dry_run": test_forecast.test_the_run_asks_what_the_forecast_said,
     }
-    resumed = {"resume": test_grid.test_a_stopped_grid_goes_on_where_it_stopped}
+    resumed = {
+        "resume": test_grid.test_a_stopped_grid_goes_on_where_it_stopped,
+        "dry_run": test_forecast.test_the_run_asks_what_the_forecast_said,
+        **test_spending.LIMITS,
+    }
     fields = {name: SEEN[name] for name in ("reasoning_effort", "extra_body")}
     assert unseen(options("evaluate"), SCENES.values(), {**seed, **apart, **fields}) == []
     assert unseen(options("grid"), GRIDS.values(), {**seed, **resumed, **SEEN}) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,114 @@ def test_nothing_beyond_a_limit_is_sent_and_a_larger_limit_goes_on(option, limit
         assert status == 0, err
         calls = [call for call in CallLog(Path("run/calls.jsonl")).read() if not call.cached]
         assert len({call.request for call in calls}) == len(endpoint.requests)
+
+
+def answering(request: dict[str, Any]) -> Reply:
+    """Says what the environment refuses, and proposes nothing."""
+    asked = request["messages"][-1]["content"]
+    words = "[]" if "hypothes" in asked or "claims" in asked else "look around here"
+    words = "<misalignments>none</misalignments>" if "misalignment" in asked else words
+    return Reply(words, prompt_tokens=1000, completion_tokens=10)
+
+
+STUDY = """\
+environments: [alfworld]
+agents: [{agent: vanilla, model: m}]
+interface: generate
+backend: llm
+iterations: 1
+tasks_per_iteration: 1
+tasks: 1
+base_url: URL
+"""
+ONE = ["--env", "alfworld", "--model", "m", "--base-url", "URL"]
+VERBS = {
+    "grid": ["grid", *ONE, "--agent", "vanilla", "--agent", "react", "--interface", "probe", "--tasks", "1"],
+    "collect": ["critic", "collect", *ONE, "--agent", "vanilla", "--tasks", "1", "--candidates", "2"],
+    "refine": ["evaluate", *ONE, "--tasks", "1", "--refine-rounds", "1", "--critic", "self", "--temperature", "1"],
+    "generate": [
+        "generate-interface", "--env", "tests.align.hybrid.station:SPEC", *ONE[2:], "--agent", "vanilla",
+        "--backend", "hybrid", "--iterations", "1", "--tasks-per-iteration", "1", "--play-tasks", "1",
+    ],
+}  # fmt: skip
+
+
+def paid_calls() -> list[tuple[str, str]]:
+    """Folder and request of each call that was answered by the endpoint."""
+    files = sorted(Path("run").rglob("calls.jsonl"))
+    return [(str(file), call.request) for file in files for call in CallLog(file).read() if not call.cached]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("verb", "limit"),
+    [("grid", 60), ("collect", 30), ("refine", 60), ("generate", 20), ("generate", 30), ("generate", 90)],
+)
+def test_every_verb_that_pays_keeps_to_its_limits_over_all_its_parts_and_sessions(verb, limit, run):
+    """A generation is stopped in the agent's episode, at the analyzer's first request, and in the play at its end."""
+    with serve({"m": answering}) as endpoint:
+        command = [*(word.replace("URL", endpoint.url) for word in VERBS[verb]), "--out", "run"]
+        first = run(*command, "--max-requests", str(limit))
+        assert "--resume with a larger --max-requests goes on" in first[1] + first[2], first
+        assert first[0] == (0 if verb == "generate" and limit < 90 else 2)
+        assert limit - 8 < len(endpoint.requests) <= limit
+        run(*command, "--max-requests", str(limit), "--resume")
+        assert len(endpoint.requests) <= limit
+        status, out, err = run(*command, "--max-requests", "10000", "--resume")
+        assert status == 0, err
+        paid = paid_calls()
+        assert len(paid) == len(set(paid)) == len(endpoint.requests) > limit
+        words = re.findall(r"(\w+) ([\d,]+) requests?, ([\d,]+) tokens, \$([\d.,]+)", out)
+        assert sum(int(requests.replace(",", "")) for _, requests, _, _ in words) == len(paid), out
+        cost = sum(float(dollars.replace(",", "")) for *_, dollars in words)
+        assert cost == pytest.approx(len(paid) * 0.011, abs=0.0002)
+
+
+LIMITS = dict.fromkeys(
+    ("max_cost", "max_requests", "max_tokens_total"),
+    test_every_verb_that_pays_keeps_to_its_limits_over_all_its_parts_and_sessions,
+)
+
+
+@pytest.mark.long
+def test_a_study_keeps_to_its_limits_and_takes_no_interface_that_they_cut_short(run):
+    with serve({"m": answering}) as endpoint:
+        Path("study.yaml").write_text(STUDY.replace("URL", endpoint.url))
+        command = ["study", "study.yaml", "--out", "run"]
+        status, _, err = run(*command, "--max-cost", "0.56")
+        assert status == 2
+        assert "--max-cost 0.56 leaves no room for the next request" in err
+        assert len(endpoint.requests) * 0.011 <= 0.56
+        status, _, err = run(*command, "--max-cost", "100", "--resume")
+        assert status == 0, err
+        paid = paid_calls()
+        assert len(paid) == len(set(paid)) == len(endpoint.requests)
+
+
+def test_what_a_killed_session_was_about_to_be_told_counts_with_the_most_that_it_may_cost(run):
+    with serve({"m": looking}) as endpoint:
+        command = [*PLAY, "--base-url", endpoint.url]
+        assert run(*command, "--max-requests", "7")[0] == 2
+        for file in Path("run").rglob("calls.jsonl"):  # as if each answer had come after the kill
+            file.unlink()
+        asked = len(endpoint.requests)
+        status, _, err = run(*command, "--max-requests", "9", "--resume")
+        assert status == 2
+        assert "9 requests" in err
+        assert len(endpoint.requests) == asked + 2
+
+
+@pytest.mark.long
+def test_local_tokens_are_told_apart_from_those_that_are_paid(run):
+    with serve({"m": lambda request: Reply("correct", prompt_tokens=1000, completion_tokens=1)}) as endpoint:
+        command = ["evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "3", "--turns", "9"]
+        judged = ["--best-of", "8", "--judge", "m", "--temperature", "1", "--base-url", endpoint.url, "--out", "run"]
+        status, out, err = run(*command, *judged)
+    assert status == 0, err
+    count = len(endpoint.requests)
+    assert re.search(rf"tokens: {count * 1001:,}; cost: \$[\d.]+; of local models: [\d,]+ tokens", out), out
+    assert re.search(rf"at endpoints: judge \d+ requests, {count * 1001:,} tokens, \$", out), out
+    assert re.search(r"won \d+; judge \$", err), err
 
 
 def test_a_limit_of_cost_needs_a_price_and_any_limit_an_endpoint(run, monkeypatch):

@@ -10,13 +10,30 @@ from align_echo.errors import UsageError
 from align_echo.models import Price, find_price
 
 
+@pytest.fixture
+def listed() -> None:
+    pytest.importorskip("genai_prices", reason="no prices: pip install 'align-echo[prices]'")
+
+
+@pytest.mark.usefixtures("listed")
 def test_a_dated_name_costs_what_its_model_costs() -> None:
     assert find_price("gpt-4.1-2025-04-14") == find_price("gpt-4.1")
     assert find_price("google/gemini-2.5-pro-preview-05-06") == find_price("gemini-2.5-pro")
 
 
+@pytest.mark.usefixtures("listed")
+def test_a_provider_has_its_own_prices_and_open_models_cost_nothing_known_elsewhere() -> None:
+    model = "qwen/qwen3-32b"
+    assert find_price(model, base_url="https://openrouter.ai/api/v1") is not None
+    for name in (model, "deepseek-r1", "gpt-oss-20b"):
+        assert find_price(name, base_url="http://127.0.0.1:8000/v1") is None
+    assert find_price("gpt-4.1", base_url="http://127.0.0.1:4000/v1") == find_price("gpt-4.1")
+
+
+@pytest.mark.usefixtures("listed")
 def test_another_model_of_the_family_has_its_own_price() -> None:
-    assert find_price("gpt-4.1-mini") != find_price("gpt-4.1")
+    assert find_price("gpt-4.1") == Price(prompt=2, completion=8)
+    assert find_price("gpt-4.1-mini") == Price(prompt=0.4, completion=1.6)
     assert find_price("gpt-4.1-giant") is None
 
 

@@ -187,6 +187,8 @@ class HybridBackend:
         """Describe models, endpoints or weights, prompt hashes and settings."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in (*PROMPTS, *WORDING_PROMPTS)}
         settings = {"allow_untested": str(self.allow_untested), "max_tokens": str(self.settings.max_tokens)}
+        if self.settings.optimizer_max_tokens is not None:
+            settings["optimizer_max_tokens"] = str(self.settings.optimizer_max_tokens)
         models = described_models(analyzer=self.analyzer_model, optimizer=self.optimizer_model)
         return {**models, **prompts, **settings}
 
@@ -197,14 +199,19 @@ class HybridBackend:
     ) -> list[Misalignment]:
         """Return the probe's findings and the confirmed hypotheses of the model.
 
-        Also reports earlier rules refuted by now. Where the budget ends, hypotheses count by their trials so far.
-        Raises `ModelError`.
+        Also reports earlier rules refuted by now. Where the budget ends, hypotheses count by their trials so far. The
+        probe's findings stand without a usable answer of the model. Raises `ModelError`.
         """
         from_probe, lost = self.probe.analyze(played, known, interface), failed(played)
         try:
             return [*from_probe, *self._from_model(lost, played, known, from_probe, interface)]
         except BudgetSpentError as error:
             self.note(f"no hypothesis was tried: the budget of {error} was spent before")
+            return from_probe
+        except NoAnswerError as error:
+            if not from_probe:
+                raise
+            self.note(f"no hypothesis was tried, and what the probe found stands: {error}")
             return from_probe
 
     def _from_model(
@@ -504,7 +511,7 @@ def reword_rules(
         model,
         render("optimizer/wording_system", {"environment": environment, "action_format": action_format}),
         temperature=settings.optimizer_temperature,
-        max_tokens=settings.max_tokens,
+        max_tokens=settings.writing_tokens,
     )
     grammar = ActionGrammar(rules.forms)
     pairs = [(rule, hypothesis) for rule in rules.rules if (hypothesis := as_hypothesis(rule, grammar)) is not None]

@@ -141,7 +141,7 @@ class Optimizer:
         }
         system = render("optimizer/system", values)
         return ModelDialogue(
-            model, system, temperature=temperature, max_tokens=self.settings.max_tokens, sample=sample
+            model, system, temperature=temperature, max_tokens=self.settings.writing_tokens, sample=sample
         )
 
     def _write_prompt(self, new: Sequence[Misalignment], interface: Interface) -> str:
@@ -275,7 +275,7 @@ class LlmBackend:
         """Describe models, endpoints or weights, prompt hashes and settings."""
         names = (*analyzer.PROMPTS, *PROMPTS, *SHARED_PROMPTS)
         prompts = {f"prompt.{name}": prompt_hash(name) for name in names}
-        settings = {name: str(value) for name, value in self._settings.model_dump().items()}
+        settings = {name: str(value) for name, value in self._settings.model_dump(exclude_none=True).items()}
         return {**self._models, **prompts, **settings}
 
     def analyze(

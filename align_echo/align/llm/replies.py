@@ -647,9 +647,14 @@ def _misalignment_text(misalignment: Misalignment) -> str:
 # ---------------------------------------------------------------- the numbers of the `llm` backend, in one place
 
 
+LEAST_WRITING = 256
+"""Fewest tokens that a reply of Analyzer or Optimizer may be limited to."""
+
+
 class LlmSettings(Frozen):
     """Limits and temperatures.
 
+    `max_tokens` bounds a reply, `optimizer_max_tokens` one of the Optimizer if that differs.
     `verify=False` is the paper's ablation: the model chooses among `samples` analyses and interfaces drawn at
     `sample_temperature`, without experiments.
     """
@@ -665,4 +670,10 @@ class LlmSettings(Frozen):
     format_tries: int = Field(default=3, ge=1)
     code_tries: int = Field(default=5, ge=1)
     refinements: int = Field(default=3, ge=0)
-    max_tokens: int = Field(default=8192, ge=256)
+    max_tokens: int = Field(default=8192, ge=LEAST_WRITING)
+    optimizer_max_tokens: int | None = Field(default=None, ge=LEAST_WRITING)
+
+    @property
+    def writing_tokens(self) -> int:
+        """Most tokens of a reply of the Optimizer."""
+        return self.optimizer_max_tokens or self.max_tokens

@@ -134,7 +134,11 @@ class ScreenModel:
                 choices[index] = WordChoice(
                     said=words[self.encoder.words.index(likeliest)] if likeliest in self.encoder.words else None,
                     logprobs=tuple(float(row_V[word]) for word in self.encoder.words),
-                    usage=Usage(prompt_tokens=len(sights[index].ids), completion_tokens=1, cost_usd=None),
+                    usage=Usage(
+                        prompt_tokens=len(sights[index].ids),
+                        completion_tokens=1,
+                        local_tokens=len(sights[index].ids) + 1,
+                    ),
                 )
         return choices
 

@@ -175,5 +175,5 @@ def request_seed(seed: int, sample: int, ids: Sequence[int]) -> int:
 
 
 def _usage(prompt: int, completion: int) -> Usage:
-    """Count tokens of a model without a price."""
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=None)
+    """Count tokens of a local model, which cost nothing."""
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, local_tokens=prompt + completion)
