@@ -19,6 +19,7 @@ the meaning of the words and the question (`align_echo.critic.ask`).
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
@@ -89,6 +90,13 @@ def draw_each(
 # ---------------------------------------------------------------- choose among words
 
 MARKS = "*_`\"'"
+
+_FRAMED = re.compile(
+    r"(?:<\w+>|\\boxed\{|```(?:json)?|\{|>|[\s*_`\"'\ufeff]|(?:answer|verdict|action|judge?ment|label)[*_`\"']*\s*:)*"
+    r"(?P<word>.*?)"
+    r"(?:\.?[\s*_`\"'}]|</\w+>)*\.?",
+    re.DOTALL,
+)
 """Characters around a word for emphasis or quotation."""
 
 MAX_TOKENS = 8
@@ -129,10 +137,12 @@ def check_words(words: Sequence[str]) -> None:
 def word_choice(reply: Completion, words: Sequence[str]) -> WordChoice:
     """Parse a full reply as one of the words, or as none of them.
 
-    Case, a final full stop, emphasis, quotation marks and text up to `</think>` are ignored.
+    Case, a final full stop, emphasis, quotation marks, a label, tags, braces or a fence around it and text up to
+    `</think>` are ignored.
     """
-    text = _plain(reply.text.rpartition("</think>")[2].strip().strip(MARKS))
-    chosen = next((word for word in words if _plain(word) in (text, text.removesuffix("."))), None)
+    text = _plain(reply.text.rpartition("</think>")[2])
+    framed = _FRAMED.fullmatch(text)
+    chosen = next((word for word in words if framed and _plain(word) == framed["word"]), None)
     return WordChoice(said=chosen, usage=reply.usage, cached=reply.cached)
 
 

@@ -76,6 +76,9 @@ def test_words_that_cannot_be_told_apart_are_refused_in_one_line(words) -> None:
     [
         *("correct", "Correct.", "CORRECT", " correct\n"),
         *("**Correct**", '"correct."', "<think>wrong?</think> Correct"),
+        *("Answer: correct", "**Verdict:** correct.", '```json\n{"verdict": "correct"}\n```'),
+        "<answer>correct</answer>",
+        *("\\boxed{correct}", "> correct", "\ufeffcorrect</s>"),
     ],
 )
 def test_a_word_is_read_in_any_case_with_or_without_a_full_stop(text: str) -> None:
