@@ -47,7 +47,7 @@ from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import EngineError, UsageError
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.endpoint import ReplyTokens, Role
-from align_echo.models.reply_tokens import ROLES, find_reply_tokens, read_reply_tokens
+from align_echo.models.reply_tokens import PLAYING, ROLES, find_reply_tokens, read_reply_tokens
 from align_echo.models.spending import Spending, check_limits, open_spending
 from align_echo.registry import quantity
 from align_echo.rollout.session import base_env, try_reset
@@ -193,7 +193,7 @@ def plan_generation(
     if config.max_tokens and not names:
         raise UsageError("this run asks no model: leave --max-tokens out")
     writers: dict[Role, ModelName | None] = {"analyzer": analyzer, "optimizer": optimizer}
-    _refuse_few_tokens(read_reply_tokens(config.max_tokens, ("agent", *writers) if asks else ("agent",)), writers)
+    _refuse_few_tokens(read_reply_tokens(config.max_tokens, ("agent", *writers) if asks else PLAYING), writers)
     if config.max_tokens_total and not names:
         raise UsageError("this run asks no model: leave --max-tokens-total out")
     check_limits(config.spending_limits.model_copy(update={"tokens": None}), names)

@@ -37,8 +37,8 @@ def generate_interface(
         summary = play_generated(plan, generated, path, progress=display)
     if generated.interface.provenance.rules:
         stdout().print(rules_table(generated.interface.provenance.rules))
-    lines = result_lines(plan, summary, path, display.spent)
-    print(plan.about_backend, about(plan.player, agent_details(path)), *lines, sep="\n")
+    results = result_lines(plan, summary, path, display.spent)
+    print(plan.about_backend, about(plan.player, agent_details(path)), *results, sep="\n")
     if problem := nothing_written(plan, summary, path):
         raise ModelError(problem)
     broken = summary.in_play is not None and not summary.in_play.works

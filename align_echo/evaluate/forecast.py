@@ -25,6 +25,7 @@ from align_echo.evaluate.in_play import ARMS
 from align_echo.evaluate.plan import EvaluationPlan, build_plan_agent
 from align_echo.interface.contract import Interface
 from align_echo.models.choosing import ModelName
+from align_echo.models.endpoint import Role
 from align_echo.models.spending import Amount, is_paid, price_of
 from align_echo.registry import quantity
 from align_echo.rollout.faults import ask as ask_agent
@@ -162,7 +163,11 @@ def forecast_plan(plan: EvaluationPlan, forecast: Forecast | None = None) -> For
         return forecast
     rehearsed = replace(plan, truncation=None)
     stand_ins: dict[str, StandIn] = {}
-    names = {"agent": plan.player.model, "judge": plan.critic, "critic": plan.refining and plan.refining.critic}
+    names = {
+        "agent": plan.player.model,
+        "judge": plan.critic,
+        "critic": plan.refining.critic if plan.refining else None,
+    }
 
     def models(role: str, name: ModelName) -> ChatModel:
         return stand_ins.setdefault(role, StandIn())
@@ -277,9 +282,12 @@ def _add_writers(plan: GenerationPlan, forecast: Forecast, failed: int, episode_
     shown = EPISODES if plan.chosen == "hybrid" else settings.episodes_per_analysis
     analyses = 1 if plan.chosen == "hybrid" else -(-failed // settings.episodes_per_analysis)
     prompt = min(shown, failed) * episode_tokens + INSTRUCTION_TOKENS
-    for role, name, count in zip(
-        ("analyzer", "optimizer"), (plan.analyzer, plan.optimizer), WRITERS_REQUESTS[plan.chosen], strict=True
-    ):
+    of_analyzer, of_optimizer = WRITERS_REQUESTS[plan.chosen]
+    writers: list[tuple[Role, ModelName | None, int]] = [
+        ("analyzer", plan.analyzer, of_analyzer * analyses),
+        ("optimizer", plan.optimizer, of_optimizer),
+    ]
+    for role, name, count in writers:
         reply = min(WRITTEN_TOKENS, plan.reply_tokens(role) or settings.max_tokens)
-        requests = plan.config.iterations * count * (analyses if role == "analyzer" else 1)
+        requests = plan.config.iterations * count
         forecast.add(role, name, RoleForecast(requests, requests * prompt, requests * reply))

@@ -503,8 +503,9 @@ def _generate(plan: StudyPlan, folder: str, path: Path, progress: Progress, spen
         progress.say(f"learning: {folder}")
         resume = (run / CONFIG).exists()
         generated = generate_interface(generation, run, resume=resume, progress=progress, spending=spending)
-        if (ended_by := generated.summary.budget.ended_by) in OPTIONS:
-            raise spending.refusal(ended_by)
+        for limit in OPTIONS:
+            if generated.summary.budget.ended_by == limit:
+                raise spending.refusal(limit)
     name = folder.partition("/")[2]
     return load_interface(run / "interface.py").model_copy(update={"name": name})
 

@@ -10,11 +10,13 @@ from align_echo.models.choosing import ModelName
 from align_echo.models.endpoint import LEAST_TOKENS, ReplyTokens, Role
 
 ROLES: tuple[Role, ...] = get_args(Role)
+PLAYING: tuple[Role, ...] = ("agent",)
+JUDGED: tuple[Role, ...] = ("agent", "judge")
 _WRITES = " that writes"
 _FORM = "write a number, or one by role: agent=512,analyzer=8192"
 
 
-def read_reply_tokens(text: str | int | None, roles: Collection[Role] = ("agent",)) -> ReplyTokens:
+def read_reply_tokens(text: str | int | None, roles: Collection[Role] = PLAYING) -> ReplyTokens:
     """Read "512", which is for all but a judge, or "agent=512,judge=1024". `roles` are those of the run.
 
     Raises `UsageError`.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from align_echo.align.generation import GenerationConfig, plan_generation
 from align_echo.errors import UsageError
-from align_echo.evaluate.plan import EvaluationConfig, plan_evaluation
-from align_echo.models.reply_tokens import ROLES, read_reply_tokens
+from align_echo.evaluate.plan import EvaluationConfig, EvaluationPlan, plan_evaluation
+from align_echo.models.reply_tokens import PLAYING, ROLES, read_reply_tokens
 
 
 def test_a_number_is_for_all_but_a_judge_and_a_role_has_its_own():
@@ -26,10 +28,10 @@ def test_a_number_is_for_all_but_a_judge_and_a_role_has_its_own():
 )  # fmt: skip
 def test_what_no_role_can_have_is_refused(text, problem):
     with pytest.raises(UsageError, match=problem):
-        read_reply_tokens(text, ("agent",))
+        read_reply_tokens(text, PLAYING)
 
 
-def evaluation(**options):
+def evaluation(**options: Any) -> EvaluationPlan:
     return plan_evaluation(EvaluationConfig(env="alfworld", tasks=1, base_url="http://127.0.0.1:9/v1", **options))
 
 
@@ -46,7 +48,7 @@ def test_an_endpoints_entry_gives_limits_that_the_option_replaces(tmp_path, monk
     monkeypatch.setenv("ALIGN_ECHO_ENDPOINTS", str(file))
     plan = plan_evaluation(EvaluationConfig(env="alfworld", tasks=1, model="m", base_url="lab"))
     assert plan.max_tokens == 40
-    options = {"env": "alfworld", "model": "m", "backend": "hybrid", "base_url": "lab"}
+    options: dict[str, Any] = {"env": "alfworld", "model": "m", "backend": "hybrid", "base_url": "lab"}
     made = plan_generation(GenerationConfig(**options, max_tokens="agent=99"))
     assert [made.reply_tokens(role) for role in ROLES[:3]] == [99, 500, None]
     with pytest.raises(UsageError, match=r"the analyzer needs 256 at least, not 99; .* alone is agent=99"):
