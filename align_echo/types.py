@@ -46,12 +46,32 @@ NO_REPLY = "(no reply)"
 """Replacement of an empty reply in a history: endpoints refuse an assistant message without content."""
 
 
-class Message(Frozen):
-    """One message of a chat. `tokens` is the call of a local model that wrote it, if the text is unaltered."""
+class ToolCall(Frozen):
+    """A call of a tool by a model, with its arguments as JSON, and the id by which the answer names it."""
 
-    role: Literal["system", "user", "assistant"]
+    name: str
+    arguments: str
+    id: str = ""
+
+
+class Message(Frozen):
+    """One message of a chat. `tokens` is the call of a local model that wrote it, if the text is unaltered.
+
+    `call` is the tool call beside the content, or of the role "tool" the one that it answers. `tools` of the first
+    message are the tools that the model may call, as JSON of OpenAI's API; "" for none.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
     tokens: Tokens | None = None
+    call: ToolCall | None = None
+    tools: str = ""
+
+    @property
+    def identity(self) -> list[object]:
+        """Return what distinguishes the message from others, without its token ids."""
+        call = [self.call.model_dump()] if self.call else []
+        return [self.role, self.content, *call, *([self.tools] if self.tools else [])]
 
 
 class Usage(Frozen):
@@ -100,7 +120,8 @@ class Completion(Frozen):
     """A model's reply. `finish_reason` is "length" if the reply was cut off.
 
     `thinking` is the text in the field of the model's thinking, `thinking_tokens` their number if the endpoint counts
-    them. `in_thinking`: the text stood in that field, and the reply had no other.
+    them. `in_thinking`: the text stood in that field, and the reply had no other. `calls` are its tool calls; if they
+    stood in the text, `beside` is the text without them.
     """
 
     text: str
@@ -110,6 +131,8 @@ class Completion(Frozen):
     in_thinking: bool = False
     thinking: str = ""
     thinking_tokens: int | None = None
+    calls: tuple[ToolCall, ...] = ()
+    beside: str | None = None
     tokens: Tokens | None = None
 
 
@@ -161,12 +184,15 @@ def join_thinking(thinking: str, reply: str) -> str:
 
 
 class Turn(Frozen):
-    """One exchange as seen by the agent: its reply and the observation. `thinking` is as in `AgentReply`."""
+    """One exchange as seen by the agent: its reply and the observation. `thinking` and `call` are as in
+    `AgentReply`.
+    """
 
     reply: str
     action: str | None
     observation: str
     thinking: str = ""
+    call: ToolCall | None = None
     tokens: Tokens | None = None
 
 
@@ -252,16 +278,18 @@ class Choice(Frozen):
 class AgentReply(Frozen):
     """An agent's reply. `action` is None if the reply had no action; `problem` then describes the error.
 
-    `thinking` holds the model's thoughts: those of its field at an endpoint, or those at the beginning of its text with
-    their tags. `tokens` is the single model call behind the reply; None if there were more, or the model gives no token
-    ids. `cut_off`: the reply reached the model's token limit. `choice` is set for one of several candidates.
-    `residue` names end tokens and invisible characters stripped from the reply before parsing. `verbatim`: the action
-    is sent in the agent's own words, never in the spelling of a possible action.
+    `thinking` holds the model's thoughts: those of its field at an endpoint, or those at the beginning of its text
+    with their tags. `call` is the tool call behind the action; `text` is then what stood beside it. `tokens` is the
+    single model call behind the reply; None if there were more, or the model gives no token ids. `cut_off`: the
+    reply reached the model's token limit. `choice` is set for one of several candidates. `residue` names end tokens
+    and invisible characters stripped from the reply before parsing. `verbatim`: the action is sent in the agent's
+    own words, never in the spelling of a possible action.
     """
 
     text: str
     action: str | None
     thinking: str = ""
+    call: ToolCall | None = None
     problem: str = ""
     verbatim: bool = False
     cut_off: bool = False
@@ -328,7 +356,8 @@ class Step(Frozen):
     counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it
     was. `forged` lists its false claims about the environment: "reward", "done". `hints`: the states of its hints.
     `cut_off`: the reply reached the model's token limit. `choice`: the reply was chosen among candidates. `residue`
-    names end tokens and invisible characters stripped from the reply before parsing. `thinking` is as in `AgentReply`.
+    names end tokens and invisible characters stripped from the reply before parsing. `thinking` and `call` are as in
+    `AgentReply`.
     """
 
     reply: str
@@ -341,6 +370,7 @@ class Step(Frozen):
     truncated: bool = False
     engine_calls: int = 1
     thinking: str = ""
+    call: ToolCall | None = None
     problem: str = ""
     cut_off: bool = False
     residue: tuple[str, ...] = ()

@@ -55,6 +55,66 @@ def error(status: int, message: str, **more: Any) -> Manner:
 
 CALL = {"id": "c", "type": "function", "function": {"name": "act", "arguments": "{}"}}
 
+
+def called(outcome: Outcome = "action", *, content: Any = None, **changes: Any) -> Manner:
+    """A call of `act`, with changes of its fields; `names` are those of several calls."""
+
+    def answer(action: str) -> Raw:
+        names = changes.get("names", ["act"])
+        arguments = changes.get("arguments", lambda action: json.dumps({"action": action}))(action)
+        calls = [{"id": f"c{n}", "function": {"name": name, "arguments": arguments}} for n, name in enumerate(names)]
+        known = [{**call, "type": "function"} if changes.get("id", True) else call for call in calls]
+        for call in known if not changes.get("id", True) else ():
+            del call["id"]
+        return body(content, reason=changes.get("reason", "tool_calls"), tool_calls=known)
+
+    return Manner(answer, outcome)
+
+
+def call_stream(action: str) -> Raw:
+    """A call in pieces."""
+    text = json.dumps({"action": action})
+    pieces = [{"index": 0, "id": "c", "function": {"name": "act", "arguments": text[:4]}}]
+    pieces.append({"index": 0, "function": {"arguments": text[4:]}})
+    deltas: list[dict[str, Any]] = [{"tool_calls": [piece]} for piece in pieces]
+    events: list[Any] = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    return Raw("".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n")
+
+
+def in_text(form: str) -> Manner:
+    """A call in the text, with its JSON in place of `{}`."""
+    return Manner(lambda action: body(form.replace("{}", json.dumps({"action": action}))))
+
+
+TOOL_MANNERS: dict[str, Manner] = {
+    "a call": called(),
+    "a call beside text": called(content="I look first."),
+    "a call with an empty text": called(content=""),
+    "arguments as an object": called(arguments=lambda action: {"action": action}),
+    "no id": called(id=False),
+    "a call that stops": called(reason="stop"),
+    "a call in pieces": Manner(call_stream),
+    "an old function call": Manner(
+        lambda action: body(None, function_call={"name": "act", "arguments": json.dumps({"action": action})})
+    ),
+    "an empty list of calls": Manner(lambda action: body(f"Action: {action}", tool_calls=[])),
+    "a call in the text": in_text('I look.\n<tool_call>\n{"name": "act", "arguments": {}}\n</tool_call>'),
+    "a call as Llama writes it": in_text('{"name": "act", "parameters": {}}'),
+    "a call as Mistral writes it": in_text('[TOOL_CALLS] [{"name": "act", "arguments": {}}]'),
+    "no call": written("Action: {}"),
+    "thoughts beside a call": called(content="<think>\nWhere?\n</think>\n\n"),
+    "arguments that are no JSON": called("none", arguments=lambda action: '{"action": "' + action),
+    "arguments that are a list": called("none", arguments=lambda action: [action]),
+    "another argument": called("none", arguments=lambda action: json.dumps({"command": action})),
+    "no argument": called("none", arguments=lambda action: None),
+    "an unknown tool": called("none", names=["fly"]),
+    "several calls": called("none", names=["act", "act"]),
+    "calls that are no list": Manner(lambda action: body("", tool_calls={"name": 3}), "none"),
+    "a call without a function": Manner(lambda action: body("", tool_calls=[None]), "none"),
+}
+"""Manners of a model that is offered the tool `act`."""
+
 MANNERS: dict[str, Manner] = {
     "bare": written("{}"),
     "labelled": written("Action: {}"),
@@ -95,6 +155,20 @@ MANNERS: dict[str, Manner] = {
 }  # fmt: skip
 
 
+def unanswered(messages: list[dict[str, Any]]) -> str:
+    """Say what OpenAI's API refuses about calls in a history; "" for nothing."""
+    for before, after in zip(messages, [*messages[1:], {}], strict=True):
+        ids = [call["id"] for call in before.get("tool_calls") or () if call["id"]]
+        if ids and after.get("tool_call_id") not in ids:
+            return "An assistant message with 'tool_calls' must be followed by tool messages"
+        if after.get("role") == "tool" and not ids:
+            return "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+        calls = before.get("tool_calls") or ()
+        if any(not isinstance(json.loads(call["function"]["arguments"]), dict) for call in calls):
+            return "arguments must be an object"
+    return ""
+
+
 @contextmanager
 def messy(actions: Callable[[dict[str, Any]], str], names: tuple[str, ...] = tuple(MANNERS)) -> Iterator[Endpoint]:
     """Run an endpoint whose model `messy` says the action for a request in these manners by turns.
@@ -104,6 +178,8 @@ def messy(actions: Callable[[dict[str, Any]], str], names: tuple[str, ...] = tup
     turns, lock, failed = itertools.cycle(names), threading.Lock(), set[str]()
 
     def answer(request: dict[str, Any]) -> Answer:
+        if problem := unanswered(request["messages"]):
+            return Status(400, body=json.dumps({"error": {"message": problem}}))
         if any(message["role"] == "system" for message in request["messages"]):
             return Status(400, body='{"error": {"message": "System role not supported"}}')
         if request.get("temperature") == 0:
@@ -113,7 +189,9 @@ def messy(actions: Callable[[dict[str, Any]], str], names: tuple[str, ...] = tup
             if key in failed:
                 failed.discard(key)
                 return MANNERS["bare"].answer(actions(request))
-            manner = MANNERS[next(turns)]
+            name = next(turns)
+            known = {**MANNERS, **TOOL_MANNERS} if "tools" in request else MANNERS
+            manner = known.get(name, known["bare"])
             if manner.outcome == "again":
                 failed.add(key)
         return manner.answer(actions(request))

@@ -8,13 +8,16 @@ An agent of your own is a class with a `name` and a method `act(view)` and no co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.spec import AgentSetting, AgentSpec, check_agent
 from align_echo.errors import UsageError
+from align_echo.models.tool_calls import ToolSet
 from align_echo.registry import Registry, attempt, with_article
-from align_echo.types import Agent
+from align_echo.types import Agent, ChatModel
+from align_echo.wrappers.environment import EnvironmentSpec
 
 
 def _read_entry(name: str, entry: object) -> AgentSpec:
@@ -53,9 +56,20 @@ def _chat_agent_spec(name: str, kind: type[ChatAgent]) -> AgentSpec:
         if setting.max_tokens is not None:
             options["max_tokens"] = setting.max_tokens
         agent = kind(setting.chat_model(name), **options).with_history(setting.history)
+        if setting.tools:
+            agent = agent.with_tools(tools_for(setting.spec, agent.model))
         return agent if preset is None else agent.with_episode_rules(preset.get_episode_rules(setting.spec.name))
 
     return AgentSpec(name, _first_line(kind), True, build)
+
+
+def tools_for(spec: EnvironmentSpec, model: ChatModel) -> ToolSet:
+    """Return the tools of an environment. Raises `UsageError` if a local model's template writes none."""
+    tools = ToolSet.of(spec.tools, spec.action_format)
+    check_tools: Callable[[str], None] | None = getattr(model, "check_tools", None)
+    if check_tools is not None:
+        check_tools(tools.text)
+    return tools
 
 
 def _first_line(entry: object) -> str:

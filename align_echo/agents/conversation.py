@@ -11,13 +11,15 @@ import abc
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from align_echo.agents.parsing import plain_reply, split_thoughts, uncut_text
 from align_echo.agents.presets import EpisodeRules
 from align_echo.errors import ReplyFormatError
+from align_echo.models.call_forms import read_calls
 from align_echo.models.drawing import draw, model_for_sample
 from align_echo.models.recording import describe_model
+from align_echo.models.tool_calls import ToolSet, numbered, written_calls
 from align_echo.prompts import prompt_hash, render
 from align_echo.registry import quantity
 from align_echo.types import (
@@ -28,11 +30,13 @@ from align_echo.types import (
     Completion,
     Message,
     Tokens,
+    ToolCall,
     Turn,
     join_thinking,
 )
 
 SHARED_PROMPTS = ("shared/agent", "shared/start")
+CALL_PROMPT = "shared/call"
 MAX_TOKENS = 512
 
 BYTES_PER_TOKEN = 3
@@ -89,6 +93,7 @@ class ChatAgent(abc.ABC):
         self._sample = 0
         self._episode_rules = EpisodeRules()
         self._history = WHOLE_HISTORY
+        self._tools: ToolSet | None = None
 
     def with_sample(self, sample: int) -> Self:
         """Copy the agent with another sampling seed, for repeated episodes of one task at a temperature above 0."""
@@ -106,6 +111,12 @@ class ChatAgent(abc.ABC):
         """Copy the agent with bounds of the history that its model sees."""
         copied = copy.copy(self)
         copied._history = bounds
+        return copied
+
+    def with_tools(self, tools: ToolSet) -> Self:
+        """Copy the agent with tools that its model calls in place of writing actions."""
+        copied = copy.copy(self)
+        copied._tools = tools
         return copied
 
     @property
@@ -135,12 +146,14 @@ class ChatAgent(abc.ABC):
 
     def describe(self) -> dict[str, str]:
         """Return model, endpoint or weights, temperature and prompt hashes for run records."""
-        prompts = {f"prompt.{name}": prompt_hash(name) for name in (*SHARED_PROMPTS, *self.prompts)}
+        names = (*SHARED_PROMPTS, *self.prompts, *((CALL_PROMPT,) if self._tools else ()))
+        prompts = {f"prompt.{name}": prompt_hash(name) for name in names}
         return {
             **describe_model("agent", self._model),
             "temperature": str(self._temperature),
             "max_tokens": str(self._max_tokens),
             **({"replies": "raw"} if self._raw_replies else {}),
+            **({"tools": self._tools.text} if self._tools else {}),
             **self._episode_rules.describe(),
             **self._history.describe(),
             **prompts,
@@ -180,19 +193,24 @@ class ChatAgent(abc.ABC):
         A reply's token ids are passed on only if the call behind it saw the same opening and the same turns.
         """
         system = render(self.prompts[0], {"action_format": view.action_format, "rules": view.rules})
+        system += f"\n\n{render(CALL_PROMPT, {})}" if self._tools else ""
         opening = {"initial_observation": view.initial_observation, "goal": view.goal, "critique": view.critique}
         start = render("shared/start", opening)
         texts = [self.history_text(turn) for turn in view.turns]
         firsts = self._firsts_shown(system + start, texts, view)
         first = firsts[-1]
         start += f"\n\n{gap_line(first)}" if first else ""
-        messages = [Message(role="system", content=system), Message(role="user", content=start)]
+        tools = self._tools.text if self._tools else ""
+        messages = [Message(role="system", content=system, tools=tools), Message(role="user", content=start)]
         for number, (text, turn) in enumerate(zip(texts, view.turns, strict=True)):
             if number < first:
                 continue
+            if turn.call and not self._tools:
+                text = f"{text}\n{turn.action}".strip()
             tokens = turn.tokens if text == turn.reply and firsts[number] == first else None
-            messages.append(assistant_message(join_thinking(turn.thinking, text) if tokens else text, tokens))
-            messages.append(Message(role="user", content=turn.observation))
+            call = numbered(turn.call, number) if turn.call and self._tools else None
+            messages.append(assistant_message(join_thinking(turn.thinking, text) if tokens else text, tokens, call))
+            messages.append(Message(role="tool" if call else "user", content=turn.observation, call=call))
         return messages
 
     def _firsts_shown(self, opening: str, texts: Sequence[str], view: AgentView) -> list[int]:
@@ -213,7 +231,13 @@ class ChatAgent(abc.ABC):
         return self.parse_completion(self.complete(messages, model=model), view)
 
     def parse_completion(self, completion: Completion, view: AgentView) -> AgentReply:
-        """Parse a completion as a reply to `view`; with raw replies the text is the action."""
+        """Parse a completion as a reply to `view`: its tool call, else its text, which raw replies send as it is."""
+        if self._tools:
+            beside, calls = read_calls(completion.text) if not completion.calls else (completion.beside, [])
+            if calls:
+                completion = completion.model_copy(update={"calls": tuple(calls), "beside": beside})
+            if completion.calls:
+                return self._read_calls(completion, self._tools)
         if self._raw_replies:
             return AgentReply(
                 text=completion.text,
@@ -244,6 +268,23 @@ class ChatAgent(abc.ABC):
             tokens=completion.tokens,
         )
 
+    def _read_calls(self, completion: Completion, tools: ToolSet) -> AgentReply:
+        """Parse the tool calls of a completion. If they are no action, the reply is all of its text and they."""
+        cut_off = completion.finish_reason == "length"
+        told: dict[str, Any] = {"cut_off": cut_off, "usage": completion.usage, "tokens": completion.tokens}
+        try:
+            self.full_text(completion)
+            action = tools.read(completion.calls)
+        except ReplyFormatError as error:
+            written = completion.text if completion.beside is not None else written_calls(completion.calls)
+            beside = completion.text if completion.beside is None else ""
+            thoughts, said = split_thoughts("\n".join(filter(None, (beside, written))))
+            thinking = "\n".join(filter(None, (completion.thinking, thoughts)))
+            return AgentReply(text=said, action=None, thinking=thinking, problem=str(error), **told)
+        thoughts, said = split_thoughts(completion.text if completion.beside is None else completion.beside)
+        thinking = "\n".join(filter(None, (completion.thinking, thoughts)))
+        return AgentReply(text=said.strip(), action=action, thinking=thinking, call=completion.calls[0], **told)
+
     def full_text(self, completion: Completion) -> str:
         """Return the text of a completion. Raises `ReplyFormatError` if it was cut off (see `uncut_text`)."""
         return uncut_text(completion, self._max_tokens)
@@ -254,17 +295,24 @@ def gap_line(turns: int) -> str:
     return f"[{quantity(turns, 'turn')} left out here; the last ones follow.]"
 
 
-def assistant_message(text: str, tokens: Tokens | None = None) -> Message:
+def assistant_message(text: str, tokens: Tokens | None = None, call: ToolCall | None = None) -> Message:
     """Build the assistant message of a reply; `tokens` belong to it only if the text is unchanged."""
-    return Message(role="assistant", content=text.strip() or NO_REPLY, tokens=tokens)
+    return Message(role="assistant", content=text.strip() or ("" if call else NO_REPLY), tokens=tokens, call=call)
+
+
+def told_action(reply: AgentReply) -> str:
+    """Return a reply with the action of its call as text, for a review of it."""
+    return reply.text if reply.call is None else f"{reply.text}\nAction: {reply.action}".strip()
 
 
 def labelled_reply(turn: Turn) -> str:
     """Return a turn's reply, labelled "Action:" if it was carried out in the agent's place and has no label."""
+    if turn.call:
+        return turn.reply
     bare = turn.reply.strip() == turn.action and not turn.reply.startswith(("Action:", "Answer:"))
     return f"Action: {turn.action}" if bare else turn.reply
 
 
 def action_or_reply(turn: Turn) -> str:
-    """Return a turn's action in place of its reply; the reply if there was no action."""
-    return turn.reply if turn.action is None else turn.action
+    """Return a turn's action in place of its reply; the reply if there was no action, and nothing beside a call."""
+    return "" if turn.call else turn.reply if turn.action is None else turn.action

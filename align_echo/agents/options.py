@@ -131,6 +131,9 @@ HistoryTokens = Annotated[
     int | None,
     Field(ge=256, description="Most tokens of the opening and the turns that a chat model sees, estimated."),
 ]
+Tools = Annotated[
+    bool, Field(description="The model calls tools: the environment's own, else one that takes an action.")
+]
 Preset = Annotated[
     str | None, Field(description=f"Settings of the agent and its episodes by name: {', '.join(PRESETS)}.")
 ]

@@ -105,6 +105,12 @@ def choose_turns(turns: int | None, preset: AgentPreset | None, spec: Environmen
     return preset.turns.get(spec.name) if turns is None and preset is not None else turns
 
 
+def refuse_tools(player: AgentChoice) -> None:
+    """Raise `UsageError` if the agent's model is a script, which calls no tools."""
+    if player.model is not None and player.model.is_scripted:
+        raise UsageError(f"{player.model} is a script and calls no tools: leave --tools out")
+
+
 def chat_agents() -> list[str]:
     """List the built-in agents that ask a chat model: the five of the paper."""
     ours = [name for name, entry in AGENTS.entries().items() if entry.origin.startswith(OURS)]
@@ -146,6 +152,7 @@ def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:
     model_options = {
         "--temperature": setting.temperature, "--max-tokens": setting.max_tokens, "--agent-preset": setting.preset,
         "--history-turns": setting.history.turns, "--history-tokens": setting.history.tokens,
+        "--tools": setting.tools or None,
     }  # fmt: skip
     for option, value in model_options.items():
         if value is not None and not agent.asks_model:

@@ -12,7 +12,14 @@ import re
 from collections import Counter
 from typing import Literal, get_args
 
-from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, action_or_reply, assistant_message, labelled_reply
+from align_echo.agents.conversation import (
+    MAX_TOKENS,
+    ChatAgent,
+    action_or_reply,
+    assistant_message,
+    labelled_reply,
+    told_action,
+)
 from align_echo.agents.parsing import (
     after_label,
     own_lines,
@@ -24,6 +31,7 @@ from align_echo.agents.parsing import (
 )
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.models.drawing import model_for_sample
+from align_echo.models.tool_calls import without_tools
 from align_echo.prompts import render
 from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Turn, Usage
 
@@ -117,8 +125,9 @@ def vote(replies: list[AgentReply]) -> AgentReply:
     lost = len(replies) - votes.total()
     counted = [f"{count} {action}" for action, count in ranked] + ([f"{lost} without an action"] if lost else [])
     action, verbatim = ranked[0][0], replies[0].verbatim
+    call = next(reply.call for reply in replies if reply.action == action)
     text = f"{action}\nvotes: {' | '.join(counted)}"
-    return AgentReply(text=text, action=action, thinking=thinking, verbatim=verbatim, usage=usage)
+    return AgentReply(text=text, action=action, thinking=thinking, call=call, verbatim=verbatim, usage=usage)
 
 
 def join_texts(*texts: str) -> str:
@@ -173,10 +182,10 @@ class SelfRefine(ChatAgent):
         best = self.ask(messages, view)
         if best.action is None:
             return best
-        usage, record, thinking = best.usage, [f"[proposal]\n{best.text}"], [best.thinking]
+        usage, record, thinking = best.usage, [f"[proposal]\n{told_action(best)}"], [best.thinking]
         for number in range(1, self._rounds + 1):
-            messages += [assistant_message(best.text), ask_for("critique")]
-            critique = self.complete(messages)
+            messages += [assistant_message(told_action(best)), ask_for("critique")]
+            critique = self.complete(without_tools(messages))
             thoughts, review = split_thoughts(critique.text)
             thinking += [critique.thinking, thoughts]
             usage += critique.usage
@@ -190,20 +199,21 @@ class SelfRefine(ChatAgent):
             messages += [assistant_message(review), ask_for("refine")]
             refined = self.ask(messages, view)
             usage, thinking = usage + refined.usage, [*thinking, refined.thinking]
-            record.append(f"[improved {number}]\n{refined.text}")
+            record.append(f"[improved {number}]\n{told_action(refined)}")
             if refined.action is None:
                 record.append(f"[improved {number} not read] {refined.problem}")
                 break
             best = refined
-        return AgentReply(text="\n".join(record), action=best.action, thinking=join_texts(*thinking), usage=usage)
+        text, thought = "\n".join(record), join_texts(*thinking)
+        return AgentReply(text=text, action=best.action, thinking=thought, call=best.call, usage=usage)
 
     def _review_once(self, view: AgentView) -> AgentReply:
         """Propose, review once, and return the action of the review."""
         messages = self.conversation(view)
-        proposal = self.complete(messages)
+        proposal = self.complete(without_tools(messages))
         thoughts, proposed = split_thoughts(proposal.text)
         reply = self.ask([*messages, assistant_message(proposed), ask_for("final")], view)
-        record = f"[proposal]\n{proposed}\n[review 1]\n{reply.text}"
+        record = f"[proposal]\n{proposed}\n[review 1]\n{told_action(reply)}"
         return after_call(proposal, thoughts, reply, record)
 
     def read(self, reply: str, view: AgentView) -> str:
@@ -288,7 +298,7 @@ class Planning(ChatAgent):
         """Return the next action, after a separate plan call if one is due. Raises `ModelError`."""
         if not self._plan_call or recorded_plan(view) is not None:
             return super().act(view)
-        plan = self.complete(self.conversation(view))
+        plan = self.complete(without_tools(self.conversation(view)))
         thoughts, text = split_thoughts(plan.text)
         text = text.replace(_REPLY, _REPLY.replace("[", " ["))
         reply = self.ask(self._chat_after(text, view), view)
@@ -307,7 +317,7 @@ class Planning(ChatAgent):
         asking = render("planning/ask", {})
         hidden = len(view.turns) - len(chat) // 2
         for index in range(0, 2 * max(0, planned - hidden) + 1, 2):
-            chat[index] = Message(role="user", content=f"{chat[index].content}\n\n{asking}")
+            chat[index] = chat[index].model_copy(update={"content": f"{chat[index].content}\n\n{asking}"})
         if sub_goals := find_plan(view.model_copy(update={"turns": view.turns[:hidden]})):
             listed = "\n".join(f"{number}. {goal}" for number, goal in enumerate(sub_goals, start=1))
             chat[0] = Message(role="user", content=f"{chat[0].content}\n\nPlan:\n{listed}")

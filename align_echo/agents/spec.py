@@ -23,7 +23,8 @@ NO_STEP_LIMIT = 10**9
 class AgentSetting:
     """What an agent is built for: a split of an environment, a seed, and a chat model if it needs one.
 
-    If `temperature` or `max_tokens` is None, the `preset` decides, or else the agent's own default.
+    If `temperature` or `max_tokens` is None, the `preset` decides, or else the agent's own default. With `tools` the
+    model calls tools in place of writing actions.
     """
 
     spec: EnvironmentSpec
@@ -35,6 +36,7 @@ class AgentSetting:
     max_tokens: int | None = None
     preset: AgentPreset | None = None
     history: HistoryBounds = WHOLE_HISTORY
+    tools: bool = False
 
     def raw_env(self) -> TextEnv:
         """Build a separate environment without a step limit, for agents that may see the hidden state."""

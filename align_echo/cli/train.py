@@ -32,6 +32,7 @@ def train(
     ] = None,
     interface: Annotated[str | None, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `method: METHOD`.")] = None,
+    tools: Annotated[bool, typer.Option("--tools", help="The policy calls tools (`evaluate --tools`).")] = False,
     demonstrations: Annotated[
         list[str] | None,
         typer.Option("--demonstrations", help="With sft: a run whose episodes are imitated; repeatable."),
@@ -58,6 +59,7 @@ def train(
         raise UsageError(f"there is no file {config}")
     model = default_model() if model is None else model
     changes: dict[str, Any] = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
+    changes["tools"] = tools or None
     stored = {"demonstrations": demonstrations or None, "minimum_score": minimum_score}
     changes["collecting"] = {name: value for name, value in stored.items() if value is not None} or None
     changes["report_to"] = None if report_to is None else [name for name in report_to if name != "none"]

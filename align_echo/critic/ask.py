@@ -38,6 +38,7 @@ from align_echo.base.plain_yaml import parse_json
 from align_echo.critic.language import ECHO, Critique, CritiqueForm, one_line
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError, UsageError
 from align_echo.models.drawing import choose, model_for_sample
+from align_echo.models.tool_calls import without_tools
 from align_echo.prompts import prompt_hash, render
 from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Trajectory, Usage, WordChoice
 
@@ -346,7 +347,7 @@ def count_verdicts(action: str, replies: Sequence[Verdict]) -> Verdict:
 def verdict_messages(conversation: Sequence[Message], action: str) -> list[Message]:
     """Build the prompt: the agent's conversation before its next reply, and the question about the proposed action."""
     question = render("critic/verdict", {"action": one_line(action)})
-    return [*conversation, Message(role="user", content=question)]
+    return [*without_tools(conversation), Message(role="user", content=question)]
 
 
 def parse_verdict(reply: str) -> Label:
@@ -364,7 +365,7 @@ def reasoned_verdict_messages(conversation: Sequence[Message], action: str) -> l
 
     The conversation loses its token ids: the critic reads the replies but did not sample them.
     """
-    history = [Message(role=message.role, content=message.content) for message in conversation]
+    history = [Message(role=message.role, content=message.content) for message in without_tools(conversation)]
     question = render("critic/reasoned_verdict", {"action": one_line(action)})
     return [*history, Message(role="user", content=question)]
 

@@ -30,6 +30,7 @@ from align_echo.agents.players import (
     describe_agent,
     model_on_record,
     refuse_idle_model,
+    refuse_tools,
     require_expert,
 )
 from align_echo.agents.presets import AgentPreset
@@ -134,6 +135,7 @@ class EvaluationPlan:
     max_tokens: int | None = None
     judge_tokens: int | None = None
     history: HistoryBounds = WHOLE_HISTORY
+    tools: bool = False
     limits: SpendingLimits = NO_LIMITS
     preset: AgentPreset | None = None
     engine: str | None = None
@@ -173,6 +175,7 @@ class EvaluationPlan:
             "agent": self.player.agent.name,
             **model_on_record(self.player.model),
             **({"agent_preset": self.preset.name} if self.preset else {}),
+            **({"tools": True} if self.tools else {}),
             **({} if self.engine is None else {"engine": self.engine}),
             **({} if self.turns is None else {"turns": self.turns}),
             "episodes_per_task": self.samples,
@@ -246,6 +249,7 @@ class EvaluationConfig(ModelConfig, PayingConfig):
     max_tokens: options.MaxTokens = None
     history_turns: options.HistoryTurns = None
     history_tokens: options.HistoryTokens = None
+    tools: options.Tools = False
     agent_preset: options.Preset = None
     engine: Annotated[
         str | None, Field(description="Engine of the environment; default: its first one.")
@@ -297,6 +301,7 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
         judge_tokens=find_reply_tokens(tokens, "judge", refining.critic if refining else critic or player.model),
         history=HistoryBounds(config.history_turns, config.history_tokens),
         limits=config.spending_limits,
+        tools=config.tools,
         preset=preset,
         engine=config.engine,
         turns=turns,
@@ -310,6 +315,8 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
         refining=refining,
     )
     refuse_idle_base_url(config.base_url, plan.models)
+    if config.tools:
+        refuse_tools(player)
     check_limits(plan.limits, plan.models)
     return plan
 
@@ -492,6 +499,7 @@ def build_plan_agent(plan: EvaluationPlan, models: Models) -> Agent:
         plan.max_tokens,
         plan.preset,
         plan.history,
+        plan.tools,
     )
     agent = build_agent(plan.player.agent, setting)
     needs_draws = {

@@ -18,7 +18,14 @@ from pydantic import Field
 from align_echo.agents import options
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.options import ModelConfig, PayingConfig
-from align_echo.agents.players import AgentChoice, build_agent, choose_agent, default_model, require_expert
+from align_echo.agents.players import (
+    AgentChoice,
+    build_agent,
+    choose_agent,
+    default_model,
+    refuse_tools,
+    require_expert,
+)
 from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
 from align_echo.base.files import write_atomically
@@ -319,6 +326,7 @@ class CollectionConfig(ModelConfig, PayingConfig):
         str | None,
         Field(description="Critic that chooses the candidate to send, or self; default: the first is sent."),
     ] = None
+    tools: options.Tools = False
     states: ActionSource = "agent"
     rule: Annotated[
         str | None, Field(description="A label rule of your own, besides the environment's: module:NAME.")
@@ -374,6 +382,9 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
     evaluation = replace(evaluation, limits=config.spending_limits)
     refuse_idle_base_url(config.base_url, evaluation.models)
     check_limits(evaluation.limits, evaluation.models)
+    if config.tools:
+        refuse_tools(player)
+        evaluation = replace(evaluation, tools=True)
     return CollectionPlan(evaluation, drawing, config.rule)
 
 

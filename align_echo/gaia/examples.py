@@ -26,6 +26,7 @@ from align_echo.critic.ask import WORDS, Label
 from align_echo.critic.calibration import action_type
 from align_echo.critic.labels import OURS, labels
 from align_echo.errors import EngineError, MissingDataError, MissingExtraError, UsageError
+from align_echo.models.tool_calls import without_tools
 from align_echo.rollout.batches import replay, view_before
 from align_echo.rollout.session import base_env
 from align_echo.types import AgentView, Candidate, Frozen, Message, Step, Trajectory
@@ -395,7 +396,7 @@ def build_examples(
         return []
     examples = []
     for turn, (step, actions) in enumerate(zip(trajectory.steps, labelled.turns, strict=True)):
-        chat = conversation(view_before(trajectory, turn, action_format)) if actions else ()
+        chat = without_tools(conversation(view_before(trajectory, turn, action_format))) if actions else ()
         messages = tuple(Message(role=message.role, content=message.content) for message in chat)
         for action in actions:
             draws = [candidate for candidate in turn_candidates(step) if candidate.action == action.action]

@@ -463,12 +463,13 @@ def conversation_for(collection: Path) -> tuple[Conversation, str]:
     try:
         config = parse_json(read_text(collection / CONFIG))
         agent, env, split = config["agent"], config["environment"], config["split"]
+        tools = "tools" in (config.get("agent_details") or {})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{collection / 'config.json'} does not say which agent played: collect anew") from error
     source = str(collection / CONFIG)
     spec = recorded_environment(env, source, f"add --env {env}")
     recorded_agent = AGENTS.recorded(agent, source, f"add --agent {agent}")
-    player = recorded_agent.build(AgentSetting(spec, split, model=ScriptedModel(())))
+    player = recorded_agent.build(AgentSetting(spec, split, model=ScriptedModel(()), tools=tools))
     if not isinstance(player, ChatAgent):
         raise UsageError(f"the agent {agent} of {collection} asks no model: collect anew")
     return player.conversation, spec.action_format

@@ -21,11 +21,10 @@ from typing import Any, Protocol
 
 from align_echo.errors import UsageError
 from align_echo.loops.driving import checked_action, ending, opening
+from align_echo.models.tool_calls import ACT, act_tool
 from align_echo.rollout.session import Session
 from align_echo.types import AgentReply
 from align_echo.wrappers.text_env import MAX_TEXT
-
-ACT = "act"
 
 NOT_DONE = "Not done: the episode was over."
 """Answer to a call after the one that ended the episode, in the same message."""
@@ -41,11 +40,7 @@ class PydanticMessage(Protocol):
 
 def tool_definitions(session: Session) -> list[dict[str, Any]]:
     """Return the tools of an episode for `tools=` of a chat request. Raises `UsageError` before a reset."""
-    action = {"type": "string", "description": "One action, spelled as the action format says."}
-    properties = {"type": "object", "properties": {"action": action}, "required": ["action"]}
-    described = f"Take one action and read what comes of it. {session.view.action_format}".strip()
-    function = {"name": ACT, "description": described, "parameters": {**properties, "additionalProperties": False}}
-    return [{"type": "function", "function": function}]
+    return [{"type": "function", "function": act_tool(session.view.action_format)}]
 
 
 def answered(session: Session, message: Mapping[str, Any] | PydanticMessage) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 from align_echo.errors import KEY_VARIABLES
 from align_echo.models.client import PassingFault, judged, retry_after
 from align_echo.models.wordings import Refusal
+from align_echo.types import ToolCall
 
 HIGHEST_LOGPROB = 1e-3
 """Largest log-probability accepted as a rounding error above 0."""
@@ -168,6 +169,12 @@ class ChatReply(BaseModel):
             return "the reply is a tool call that nobody asked for, without text"
         return "the reply has no content" if message.content is None else ""
 
+    def calls(self, choice: int) -> list[ToolCall]:
+        """Return the tool calls of a reply, as servers write them: arguments as text or as an object, or no id."""
+        message = self._message(choice)
+        written = message.tool_calls or ([message.function_call] if message.function_call else [])
+        return [_tool_call(call) for call in (written if isinstance(written, list) else [written])]
+
     def first_tokens(self) -> list[tuple[str, float]]:
         """Return the most likely first tokens of the first reply with log-probabilities; empty if unreadable."""
         logprobs = self.choices[0].logprobs
@@ -181,6 +188,18 @@ class ChatReply(BaseModel):
         if drawn.token not in [entry.token for entry in listed]:
             listed = [drawn, *listed]
         return [(entry.token, entry.logprob) for entry in listed] if all(map(_is_logprob, listed)) else []
+
+
+def _tool_call(written: Any) -> ToolCall:
+    """Read a call; what is not there stays empty, and is no tool's name."""
+    call = written if isinstance(written, dict) else {}
+    function: Any = call.get("function") if isinstance(call.get("function"), dict) else call
+    arguments = function.get("arguments", function.get("parameters"))
+    if not isinstance(arguments, str):
+        arguments = json.dumps({} if arguments is None else arguments)
+    known = {"name": function.get("name"), "id": call.get("id")}
+    texts = {name: _whole_letters(value) if isinstance(value, str) else "" for name, value in known.items()}
+    return ToolCall(arguments=_whole_letters(arguments) or "{}", **texts)
 
 
 def _is_logprob(listed: _Listed) -> bool:
@@ -243,19 +262,31 @@ def _streamed(text: str) -> dict[str, Any]:
 
 
 def _add_part(choice: dict[str, Any], part: Mapping[str, Any]) -> None:
-    """Add a part of a streamed reply: texts are joined, tool calls only noted, anything else replaced."""
+    """Add a part of a streamed reply: texts and tool calls are joined, anything else replaced."""
     delta = part.get("delta") or part.get("message") or {}
     for name in ("content", "reasoning_content", "reasoning", "refusal"):
         if (text := _joined(delta.get(name))) is not None:
             choice["message"][name] = choice["message"].get(name, "") + text
-    for name in ("tool_calls", "function_call"):
-        if delta.get(name):
-            choice["message"][name] = delta[name]
+    if delta.get("function_call"):
+        _add_call(choice["message"].setdefault("function_call", {}), delta["function_call"])
+    for number, call in enumerate(delta.get("tool_calls") or []):
+        calls, index = choice["message"].setdefault("tool_calls", []), call.get("index", number)
+        if index >= len(calls):
+            calls.append({"function": {}})
+        calls[-1]["id"] = call.get("id") or calls[-1].get("id")
+        _add_call(calls[-1]["function"], call.get("function") or {})
     if part.get("logprobs") and "logprobs" not in choice:
         choice["logprobs"] = part["logprobs"]
     choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
     if part.get("error"):
         choice["error"] = part["error"]
+
+
+def _add_call(function: dict[str, Any], part: Mapping[str, Any]) -> None:
+    """Add a part of a streamed call: names and arguments come in pieces, an object comes whole."""
+    for name in ("name", "arguments"):
+        piece = part.get(name)
+        function[name] = function.get(name, "") + piece if isinstance(piece, str) else piece or function.get(name, "")
 
 
 # ---------------------------------------------------------------- an error

@@ -65,7 +65,7 @@ def _hash(request: dict[str, object]) -> str:
 
 def _identity(message: Message) -> list[object]:
     """Return the parts that identify a message, including its sampled ids: the same text may have different ids."""
-    return [message.role, message.content, *([message.tokens.sampled_ids] if message.tokens else [])]
+    return [*message.identity, *([message.tokens.sampled_ids] if message.tokens else [])]
 
 
 class ReplyCache:

@@ -56,8 +56,8 @@ from align_echo.models.endpoint import (
     resolve_timeout,
 )
 from align_echo.models.prices import Price, find_price
-from align_echo.models.wordings import RequestForm, adapt, free_tokens
-from align_echo.types import Completion, Message, Usage, WordChoice
+from align_echo.models.wordings import RequestForm, adapt, free_tokens, meaning, offers_tools
+from align_echo.types import Completion, Message, ToolCall, Usage, WordChoice
 
 LOGGER = logging.getLogger(__name__)
 
@@ -210,7 +210,8 @@ class OpenAICompatibleModel:
         (`ContextOverflowError` for a context beyond its limit), `ReplyWithheldError` if its answer has no reply, and
         `UsageError` if it rejects the key or does not know the model.
         """
-        (reply,) = self._replies(self._ask(messages, temperature, max_tokens), 1, max_tokens)
+        answer = self._ask(messages, temperature, max_tokens)
+        (reply,) = self._replies(answer, 1, max_tokens, tools=offers_tools(messages))
         if isinstance(reply, ModelError):
             raise reply
         return reply
@@ -228,7 +229,8 @@ class OpenAICompatibleModel:
         drawn: list[Completion | ModelError] = []
         if count > 1 and temperature > 0 and self._takes_n:
             try:
-                drawn += self._replies(self._ask(messages, temperature, max_tokens, several=count), count, max_tokens)
+                answer = self._ask(messages, temperature, max_tokens, several=count)
+                drawn += self._replies(answer, count, max_tokens, tools=offers_tools(messages))
             except ModelError as error:
                 if not _refuses_fields(error):
                     return [error] * count
@@ -332,6 +334,8 @@ class OpenAICompatibleModel:
                 self._remember(trial)
                 self._watch_prompt(messages, answer)
                 return answer
+            if "tools" in body and meaning(refusal) == "tools":
+                raise UsageError(f"{self._where} takes no tools: leave --tools out; it says: {refusal.line}") from None
             free = free_tokens(refusal, tokens) if isinstance(problem, ContextOverflowError) else None
             adapted = adapt(form, body, refusal)
             if free is not None:
@@ -382,8 +386,13 @@ class OpenAICompatibleModel:
             names = []
         return did_you_mean(self._model, [name for name in (*names, *WITHOUT_ENDPOINT) if name != self._model])
 
-    def _replies(self, body: ChatReply, most: int, max_tokens: int) -> list[Completion | ModelError]:
-        """Extract up to `most` replies of an answer, splitting its usage; an error in place of a withheld reply."""
+    def _replies(
+        self, body: ChatReply, most: int, max_tokens: int, *, tools: bool
+    ) -> list[Completion | ModelError]:
+        """Extract up to `most` replies of an answer, splitting its usage; an error in place of a withheld reply.
+
+        With `tools`, calls are replies too.
+        """
         count = min(len(body.choices), most)
         prompt, completion = body.spent
         share, rest = divmod(completion or 0, count)
@@ -393,7 +402,8 @@ class OpenAICompatibleModel:
             usage = self._usage(0 if index else prompt, written)
             text, longest = without_secrets(body.text(index)), max(max_tokens, self._form.least) * CHARACTERS_PER_TOKEN
             reason = "length" if len(text) > longest else body.finish_reason(index)
-            why = body.withheld(index)
+            calls = body.calls(index) if tools else []
+            why = "" if calls else body.withheld(index)
             in_thinking = body.answers_in_thinking(index)
             reply = Completion(
                 text=text[:longest],
@@ -402,6 +412,7 @@ class OpenAICompatibleModel:
                 in_thinking=in_thinking,
                 thinking="" if in_thinking else without_secrets(body.thinking(index))[:longest],
                 thinking_tokens=None if index else body.thinking_tokens,
+                calls=tuple(_bounded(call, longest) for call in calls),
             )
             if in_thinking:
                 self._notify("its replies stand in the field of its thinking: they are read there")
@@ -445,6 +456,12 @@ def _listed_models(client: EndpointClient, base_url: str) -> list[str]:
     models = listed if isinstance(listed, list) else listed["data"]  # Together answers with the list itself
     names = [str(model["id"]) for model in models[:NAMES_READ]]
     return [name for name in names if name.isprintable() and len(name) <= LONGEST_NAME]
+
+
+def _bounded(call: ToolCall, longest: int) -> ToolCall:
+    """Return a call without secrets, its texts cut at a length."""
+    fields = {name: without_secrets(value)[:longest] for name, value in call}
+    return ToolCall(**fields)
 
 
 def _refuses_fields(error: ModelError) -> bool:

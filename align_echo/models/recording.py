@@ -20,7 +20,7 @@ from align_echo.errors import ModelError, UsageError
 from align_echo.models.cache import ReplyCache, Stored, choice_key, request_key
 from align_echo.models.drawing import MAX_TOKENS, choose, draw_each, model_for_sample
 from align_echo.models.endpoint import get_base_url
-from align_echo.types import ChatModel, Completion, Frozen, Message, Usage, WordChoice
+from align_echo.types import ChatModel, Completion, Frozen, Message, ToolCall, Usage, WordChoice
 
 # ---------------------------------------------------------------- log of every exchange with a model, one per line
 
@@ -30,7 +30,7 @@ class Call(Frozen):
 
     A cached reply carries the usage of the original call: sum usage over distinct `request` values. For a choice among
     `words`, the reply is the chosen word ("" for none of them) and `logprobs` are as in `WordChoice`. `in_thinking`,
-    `thinking` and `thinking_tokens` are as in `Completion`.
+    `thinking`, `thinking_tokens` and `calls` are as in `Completion`.
     """
 
     model_config = ConfigDict(ser_json_inf_nan="strings")
@@ -49,6 +49,7 @@ class Call(Frozen):
     in_thinking: bool = False
     thinking: str = ""
     thinking_tokens: int | None = None
+    calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
     cached: bool = False
     error: str = ""
@@ -111,7 +112,7 @@ def _hashes(messages: Sequence[Message]) -> list[bytes]:
     hashes: list[bytes] = []
     for message in messages:
         so_far = hashlib.blake2b(hashes[-1] if hashes else b"", digest_size=16)
-        so_far.update(json.dumps([message.role, message.content]).encode())
+        so_far.update(json.dumps(message.identity).encode())
         hashes.append(so_far.digest())
     return hashes
 
@@ -363,5 +364,5 @@ def _answered(call: Call, answer: Completion | WordChoice | ModelError) -> Call:
     paid = {"usage": answer.usage, "cached": answer.cached}
     if isinstance(answer, WordChoice):
         return call.model_copy(update={"reply": answer.said or "", "logprobs": answer.logprobs, **paid})
-    same = ("finish_reason", "in_thinking", "thinking", "thinking_tokens")
+    same = ("finish_reason", "in_thinking", "thinking", "thinking_tokens", "calls")
     return call.model_copy(update={"reply": answer.text, **{name: getattr(answer, name) for name in same}, **paid})

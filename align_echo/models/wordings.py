@@ -8,6 +8,7 @@ new wording is a new row. `adapt` turns a refusal into the next form of request.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from align_echo.types import Frozen, Message
 
 Meaning = Literal[
     "overflow", "busy", "no credit", "system role", "alternating roles", "temperature", "listed", "stream",
-    "stream usage", "several", "length field", "length", "effort",
+    "stream usage", "several", "length field", "length", "effort", "tools",
 ]  # fmt: skip
 """What a refusal is about.
 
 "overflow": the context is too long. "busy": a limit of requests or tokens per time. "listed": `top_logprobs`.
 "several": `n`. "length field": the name of the reply's limit. "length": its value. "effort": `reasoning_effort`.
+"tools": tool calls.
 """
 
 LONGEST_MESSAGE = 300
@@ -65,6 +67,13 @@ WORDINGS = (
     Wording("busy", r"per[ -](second|minute|hour|day)|\b[tr]p[md]\b", "Groq, OpenAI, Cerebras"),
     Wording("busy", r"rate.?limit|too many requests|resource_exhausted", "most; Gemini"),
     Wording("busy", r"overloaded|please wait before", "Anthropic, DeepSeek; Bedrock"),
+    # Tools.
+    Wording("tools", r"not support(ed)? (for )?(\w+ )?(tools|tool use|tool call|function call)", "Ollama, Bedrock"),
+    Wording("tools", r"\b(tools?|tool use|(tool|function) call\w*)\W{0,3} (is|are) not", "Groq, Gemini"),
+    Wording("tools", r"support tool use|requires? (--enable-auto-tool-choice|--jinja)", "OpenRouter, vLLM, llama.cpp"),
+    Wording(
+        "tools", r"(unknown|unsupported|unrecogni[sz]ed|unexpected).{0,60}\btools?\b|\btools: extra", "older servers"
+    ),
     # Roles. A template's own exception reaches the client under status 400 or 500.
     Wording("system role", r"system role (is )?not supported", "templates of Gemma in vLLM, SGLang, TGI"),
     Wording("system role", r"\brole\b.{0,60}(not|n't) support.{0,20}(system|developer)", "OpenAI o1"),
@@ -158,7 +167,7 @@ def meaning(refusal: Refusal) -> Meaning | None:
     """
     named = _named(refusal.param)
     for known, pattern in _COMPILED:
-        if refusal.status in NEVER_ADAPTED and known not in ("busy", "no credit"):
+        if refusal.status in NEVER_ADAPTED and known not in ("busy", "no credit", "tools"):
             continue
         if named is not None and known not in (named, "overflow", "busy", "no credit", "length"):
             continue
@@ -174,6 +183,8 @@ _FIELDS: Mapping[str, Meaning] = {
     "logprobs": "listed",
     "top_logprobs": "listed",
     "n": "several",
+    "tools": "tools",
+    "tool_choice": "tools",
     "stream": "stream",
     "stream_options": "stream usage",
 }
@@ -244,6 +255,8 @@ class RequestForm(Frozen):
         `listed` asks for first tokens with probabilities, `several` for that many replies.
         """
         fields: dict[str, Any] = {"messages": self.written(messages)}
+        if offers_tools(messages):
+            fields["tools"] = json.loads(messages[0].tools)
         if self.length_field:
             tokens = max(max_tokens, self.least)
             fields[self.length_field] = tokens if self.most is None else min(tokens, self.most)
@@ -262,11 +275,11 @@ class RequestForm(Frozen):
                 fields["stream_options"] = {"include_usage": True}
         return fields
 
-    def written(self, messages: Sequence[Message]) -> list[dict[str, str]]:
+    def written(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Write the messages in roles that the model knows: a system text opens the first user message without a system
         role; neighbours of one role are joined where roles must alternate. Texts are joined by an empty line.
         """
-        sent = [{"role": str(message.role), "content": message.content} for message in messages]
+        sent = [_as_sent(message) for message in messages]
         if not self.system_role:
             system = [message["content"] for message in sent if message["role"] == "system"]
             others = [message for message in sent if message["role"] != "system"]
@@ -278,10 +291,28 @@ class RequestForm(Frozen):
         return _joined_neighbours(sent) if self.alternates else sent
 
 
-def _joined_neighbours(sent: list[dict[str, str]]) -> list[dict[str, str]]:
-    joined: list[dict[str, str]] = []
+def offers_tools(messages: Sequence[Message]) -> bool:
+    """Return whether the model may call tools in this conversation."""
+    return bool(messages and messages[0].tools)
+
+
+def _as_sent(message: Message) -> dict[str, Any]:
+    """Write a message, and its tool call or the id of the one that it answers, as OpenAI's API has them."""
+    sent: dict[str, Any] = {"role": str(message.role), "content": message.content}
+    if message.call is None:
+        return sent
+    if message.role == "tool":
+        return {**sent, "tool_call_id": message.call.id}
+    function = {"name": message.call.name, "arguments": message.call.arguments}
+    calls = [{"id": message.call.id, "type": "function", "function": function}]
+    return {**sent, "content": message.content or None, "tool_calls": calls}
+
+
+def _joined_neighbours(sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    joined: list[dict[str, Any]] = []
     for message in sent:
-        if joined and joined[-1]["role"] == message["role"]:
+        is_text = message["role"] != "tool" and "tool_calls" not in message
+        if is_text and joined and joined[-1]["role"] == message["role"] and "tool_calls" not in joined[-1]:
             joined[-1] = {"role": message["role"], "content": f"{joined[-1]['content']}\n\n{message['content']}"}
         else:
             joined.append(dict(message))

@@ -71,7 +71,12 @@ def replay(
         if session.over:
             return
         reply = AgentReply(
-            text=step.reply, action=step.action, thinking=step.thinking, problem=step.problem, verbatim=True
+            text=step.reply,
+            action=step.action,
+            thinking=step.thinking,
+            call=step.call,
+            problem=step.problem,
+            verbatim=True,
         )
         replayed_step = session.act(reply)
         if replayed_step.observation != step.observation:

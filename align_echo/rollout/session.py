@@ -268,6 +268,7 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
         truncated=truncated,
         engine_calls=base.engine_calls - before,
         thinking=reply.thinking,
+        call=reply.call,
         problem=reply.problem,
         cut_off=reply.cut_off,
         residue=reply.residue,
@@ -292,7 +293,12 @@ def _as_possible(base: TextEnv, action: str) -> str:
 def extend(view: AgentView, step: Step) -> AgentView:
     """Add a step to the agent's view."""
     turn = Turn(
-        reply=step.reply, action=step.action, observation=step.observation, thinking=step.thinking, tokens=step.tokens
+        reply=step.reply,
+        action=step.action,
+        observation=step.observation,
+        thinking=step.thinking,
+        call=step.call,
+        tokens=step.tokens,
     )
     return view.model_copy(update={"turns": (*view.turns, turn)})
 

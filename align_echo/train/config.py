@@ -113,6 +113,8 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     """Chat template of both models: a file, or the name of one of their own; null: their default."""
     template_args: str | None = None
     """Variables of the chat template as JSON, such as `'{"enable_thinking": false}'`."""
+    tools: bool = False
+    """The policy calls tools: the environment's own, else one that takes an action."""
     critic: str | None = None
     """Start of the critic, with `weights: models`; null: as `model`."""
     weights: Weights = "shared"
@@ -298,6 +300,10 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             f"env: {config.env} has no expert to learn from, which {method.name} needs: declare one "
             "(TextEnvironment(..., expert=...)), or take another method"
             + (", or name stored episodes with --demonstrations" if method.imitates else ""),
+        ),
+        (
+            config.tools and method.needs == "expert",
+            f"tools: {method.name} learns from an expert's actions as text: leave tools out",
         ),
         (
             bool(config.collecting.demonstrations) and not method.imitates,

@@ -30,7 +30,8 @@ from typing import Any
 import torch
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from align_echo.agents.conversation import SHARED_PROMPTS
+from align_echo.agents.catalogue import tools_for
+from align_echo.agents.conversation import CALL_PROMPT, SHARED_PROMPTS, ChatAgent
 from align_echo.agents.players import require_expert
 from align_echo.agents.reasoning import Vanilla
 from align_echo.base.dice import Dice
@@ -38,6 +39,7 @@ from align_echo.critic.labels import default_rule
 from align_echo.critic.language import FORMS
 from align_echo.errors import EngineError, UsageError
 from align_echo.intervals import mean_score, scored, success_rate
+from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.loading import content_hash
 from align_echo.models.local.memory import POOL
 from align_echo.prompts import prompt_hash
@@ -350,7 +352,8 @@ class TrainingRun:
     def _prompts(self) -> tuple[str, ...]:
         """List the prompt templates of the agent and the critics."""
         critics = (*FORMS.get(self.config.collecting.form).prompts, "critic/verdict", "critic/reasoned_verdict")
-        return (*SHARED_PROMPTS, *Vanilla.prompts, *critics)
+        calls = (CALL_PROMPT,) if self.config.tools else ()
+        return (*SHARED_PROMPTS, *calls, *Vanilla.prompts, *critics)
 
     def train(
         self,
@@ -543,9 +546,15 @@ class TrainingRun:
     def _stage(self, crew: RoleModels, split: str, temperature: float) -> LocalStage:
         """Build the stage of a split, with the crew's policy and critic."""
         config, spec, interface = self.config, self._spec, self._interface
+        tools = tools_for(spec, crew.models["policy"]) if config.tools else None
+
+        def agent(model: LocalModel) -> ChatAgent:
+            player = Vanilla(model, temperature=temperature, max_tokens=config.collecting.reply_tokens)
+            return player.with_tools(tools) if tools else player
+
         return LocalStage(
             make_env=lambda: spec.make(split, interface=interface, step_limit=config.collecting.turns),
-            agent=lambda model: Vanilla(model, temperature=temperature, max_tokens=config.collecting.reply_tokens),
+            agent=agent,
             policy=crew.models["policy"],
             critic=crew.models["critic"],
             split=split,

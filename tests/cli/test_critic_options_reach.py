@@ -23,7 +23,7 @@ from align_echo.gaia.trial import TrialConfig, run_trial
 from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.types import Trajectory
 from align_echo.workers.ray_cluster import play_tasks
-from tests.cli import test_cli, test_critic, test_forecast, test_spending
+from tests.cli import test_cli, test_critic, test_forecast, test_spending, test_tools
 from tests.cli.door_models import (
     HINT,
     RULE,
@@ -286,6 +286,7 @@ def test_every_option_of_collecting_and_of_the_flywheel_is_seen_where_it_acts():
         **test_spending.LIMITS,
     }
     fields = {name: SEEN[name] for name in ("reasoning_effort", "extra_body")}
+    collected["tools"] = test_tools.test_a_collection_by_calls_is_labelled_as_its_actions
     assert unseen(options("critic collect"), COLLECTING.values(), {**seed, **collected, **fields}) == []
     assert unseen(options("critic flywheel"), TURNING.values(), {**seed, **SEEN, "resume": resumed}) == []
 

@@ -19,7 +19,7 @@ from align_echo.cli.main import main
 from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.types import Trajectory
 from align_echo.workers.ray_cluster import play_tasks
-from tests.cli import test_cli, test_forecast, test_grid, test_spending
+from tests.cli import test_cli, test_forecast, test_grid, test_spending, test_tools
 from tests.cli.door_models import (
     FEEDBACK,
     HINT,
@@ -256,6 +256,7 @@ def play(monkeypatch, tmp_path):
 def test_every_option_is_seen_where_it_acts():
     seed = {"seed": test_another_seed_plays_other_tasks_with_other_draws}
     apart = {
+        "tools": test_tools.test_a_run_with_tools_goes_on_with_tools_only,
         "resume": test_cli.test_a_stopped_evaluation_says_how_to_go_on_and_does,
         "data_root": test_cli.test_bad_input_is_one_line_status_2_and_nothing_written,
         **dict.fromkeys(

@@ -62,6 +62,7 @@ RUNS: dict[str, Scene[Given]] = {
             row("env", lambda given: given.config.env, ("alfworld", "alfworld"), ("webshop", "webshop")),
             row("model", lambda given: given.config.model, ("pocket", "pocket"), ("./start", "./start")),
             row("interface", lambda given: given.config.interface, ("none", "none"), ("probe", "probe")),
+            row("tools", lambda given: given.config.tools, (False, False), (True, True)),
             row("steps", lambda given: given.config.steps, (3, 3), (4, 4)),
             row("seed", lambda given: given.config.seed, (1, 1), (2, 2)),
             row("out", lambda given: given.folder.name, ("here", "here"), ("there", "there")),

@@ -16,6 +16,7 @@ from align_echo.rollout.session import Session
 from align_echo.train.config import TrainConfig
 from align_echo.types import AgentReply
 from align_echo.wrappers.catalogue import environment
+from tests.models.local import test_tool_calls
 from tests.reach import Case, Row, Scene, check, fields, nested, unseen
 from tests.train import test_demonstrations, test_four_bit
 from tests.train.run_record import RunRecord, Script, record_of, write_models
@@ -365,6 +366,7 @@ def test_every_field_of_the_config_is_seen_where_it_acts():
     scenes = [*LEARNING.values(), *PLAYING.values(), *BY_TRL.values()]
     elsewhere = {
         "seed": test_another_seed_is_another_run,
+        "tools": test_tool_calls.test_a_step_of_grpo_learns_from_calls_with_the_numbers_of_transformers,
         "lora.four_bit": test_four_bit.test_engine_and_trainer_compute_with_the_same_four_bits,
         "collecting.demonstrations": test_demonstrations.test_a_run_imitates_stored_episodes_and_plays_none,
         "collecting.minimum_score": test_demonstrations.test_a_least_score_takes_lost_episodes_too,

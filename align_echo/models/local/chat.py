@@ -85,8 +85,10 @@ class LocalModel:
         )
         seeds = [request_seed(self.seed, sample, ids) for sample in samples]
         replies = self._replies([(ids, replace(sampling, seed=seed)) for seed in seeds])
+        tools = bool(messages[0].tools)
         return [
-            reply if isinstance(reply, ModelError) else self._completion(before, gained, reply) for reply in replies
+            reply if isinstance(reply, ModelError) else self._completion(before, gained, reply, tools)
+            for reply in replies
         ]
 
     def choose(
@@ -134,9 +136,19 @@ class LocalModel:
             failed.set_exception(error)
             return failed
 
-    def _completion(self, before: tuple[int, ...], gained: tuple[int, ...], reply: TokenReply) -> Completion:
+    def check_tools(self, tools: str) -> None:
+        """Raise `UsageError` if the model's template writes no tools."""
+        self.encoder.check_tools(tools)
+
+    def _completion(
+        self, before: tuple[int, ...], gained: tuple[int, ...], reply: TokenReply, tools: bool
+    ) -> Completion:
+        text = self.encoder.text(reply.ids)
+        beside, calls = self.encoder.read_calls(text) if tools else (text, [])
         return Completion(
-            text=self.encoder.text(reply.ids),
+            text=text,
+            calls=tuple(calls),
+            beside=beside if calls else None,
             finish_reason=reply.finish_reason,
             usage=_usage(len(before) + len(gained), len(reply.ids)),
             tokens=Tokens(start=len(before), context_ids=gained, sampled_ids=reply.ids, logprobs=reply.logprobs),

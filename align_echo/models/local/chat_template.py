@@ -46,8 +46,11 @@ LONGEST_TEMPLATE = 1_000_000
 SECONDS = 4
 """CPU seconds that a template may use for one conversation."""
 
-Chat = list[dict[str, str]]
-"""Messages as templates take them: `role` and `content`."""
+Chat = list[dict[str, Any]]
+"""Messages as templates take them: `role` and `content`, and what belongs to tool calls."""
+
+Tools = Sequence[Mapping[str, Any]]
+"""Tools as templates take them: functions of OpenAI's API."""
 
 _SCRIPT = Path(__file__).with_name("foreign_process.py")
 
@@ -146,14 +149,17 @@ class ChatTemplate:
         if len(source) > LONGEST_TEMPLATE:
             raise UnboundedTemplateError(f"its chat template has more than {LONGEST_TEMPLATE:,} characters")
         self.source = source
-        self._write: Callable[[Chat, bool], str] = _write_chatml
+        self._write: Callable[..., str] = _write_chatml
         if source.rstrip("\n") != CHATML_TEMPLATE:
             self._write = TemplateProcess(source, variables).write
             self._check_content()
 
-    def text(self, chat: Chat) -> str:
-        """Write the conversation up to the header of the next reply. Raises `UsageError` if the template refuses it."""
-        return self._write(self._accepted(chat), True)
+    def text(self, chat: Chat, tools: Tools = ()) -> str:
+        """Write the conversation up to the header of the next reply, with tools that the model may call.
+
+        Raises `UsageError` if the template refuses it.
+        """
+        return self._write(self._accepted(chat), True, tools) if tools else self._write(self._accepted(chat), True)
 
     def _accepted(self, chat: Chat) -> Chat:
         """Put messages in a form that the template accepts."""
@@ -162,8 +168,10 @@ class ChatTemplate:
         if not self._takes_system:
             chat = [{**message, "role": "user"} if message["role"] == "system" else message for message in chat]
         if not self._takes_system or not self._takes_neighbours:
-            runs = [(role, list(run)) for role, run in groupby(chat, key=lambda message: message["role"])]
-            chat = [{"role": role, "content": "\n\n".join(each["content"] for each in run)} for role, run in runs]
+            runs = [list(run) for _, run in groupby(enumerate(chat), key=_run)]
+            chat = [
+                {**run[0][1], "content": "\n\n".join(message["content"] for _, message in run)} for run in runs
+            ]
         return chat
 
     @cached_property
@@ -192,6 +200,12 @@ class ChatTemplate:
                 raise UsageError("the chat template does not write every message once")
 
 
+def _run(numbered: tuple[int, Mapping[str, Any]]) -> str | int:
+    """Return what a message has in common with those that it is joined with; calls and their answers stand alone."""
+    number, message = numbered
+    return number if message["role"] == "tool" or "tool_calls" in message else str(message["role"])
+
+
 def marked_chat(roles: Sequence[str]) -> Chat:
     """Return a conversation of marks in these roles."""
     return [{"role": role, "content": MARK.format(number=number)} for number, role in enumerate(roles)]
@@ -217,7 +231,7 @@ def find_template(tokenizer: PreTrainedTokenizerBase, choice: str = "") -> str:
     return template
 
 
-def _write_chatml(chat: Chat, header: bool) -> str:
+def _write_chatml(chat: Chat, header: bool, tools: Tools = ()) -> str:
     text = "".join([f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in chat])
     return text + "<|im_start|>assistant\n" if header else text
 
@@ -231,12 +245,12 @@ class TemplateProcess:
         self._process: subprocess.Popen[str] | None = None
         self._owner = 0
 
-    def write(self, chat: Chat, header: bool) -> str:
+    def write(self, chat: Chat, header: bool, tools: Tools = ()) -> str:
         """Render a conversation. Raises `UsageError` if the template refuses it, `UnboundedTemplateError`."""
         with self._lock:
             if self._process is None or self._owner != os.getpid():
                 self._start()
-            line = self._ask(json.dumps({"chat": chat, "header": header}))
+            line = self._ask(json.dumps({"chat": chat, "header": header, "tools": list(tools) or None}))
         answer = json.loads(line) if line else {"spent": f"needs more than {SECONDS} s of computing, or crashes"}
         if "text" in answer:
             return str(answer["text"])

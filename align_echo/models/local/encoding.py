@@ -20,12 +20,14 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import TokenDriftError, UsageError
+from align_echo.models.call_forms import FORMS, Reading, find_form
 from align_echo.models.local.chat_template import (
     CHATML_TEMPLATE,
     MARK,
@@ -38,7 +40,7 @@ from align_echo.models.local.chat_template import (
     marked_chat,
 )
 from align_echo.tokens import TokenSequence, join
-from align_echo.types import NO_REPLY, Message, Tokens
+from align_echo.types import NO_REPLY, Message, Tokens, ToolCall
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -104,6 +106,7 @@ class ChatEncoder:
             raise UnboundedTemplateError(f"{self._name} cannot be used: {error}") from None
         except UsageError as error:
             raise UsageError(f"{self._name} cannot hold a conversation: {error}") from None
+        self._calls = find_form(self.template)
         self._template_tokenizer = _plain_copy(backend.to_str(), ())
         self._read_tokens()
         self._content_tokenizer = _plain_copy(backend.to_str(), self._control | self._known)
@@ -152,11 +155,39 @@ class ChatEncoder:
         """
         calls = _chain(messages)
         for index, call in calls:
-            text = self.text(call.sampled_ids).strip()
-            if messages[index].content.strip() not in ((text,) if text else ("", NO_REPLY)):
-                said = messages[index].content[:80]
+            text, message = self.text(call.sampled_ids).strip(), messages[index]
+            if not (self._is_call(text, message) if message.call else _is_text(text, message.content)):
+                said = message.content[:80]
                 raise TokenDriftError(f"message {index + 1} says {said!r}, its token ids say {text[:80]!r}")
         return self._conversation(messages, calls)
+
+    def read_calls(self, text: str) -> Reading:
+        """Return the text beside the tool calls of a reply, and the calls, in the form of the model's family."""
+        return self._calls.read(text) if self._calls else (text, [])
+
+    def check_tools(self, tools: str) -> None:
+        """Raise `UsageError` unless the template writes these tools (as `Message.tools`), calls and answers."""
+        text = ""
+        with suppress(UsageError):
+            call = ToolCall(name="act", arguments=json.dumps({"action": MARK.format(number=7)}), id="call00000")
+            chat = [Message.model_validate(message) for message in marked_chat(("system", "user"))]
+            chat[0] = chat[0].model_copy(update={"tools": tools})
+            answer = Message(role="tool", content=MARK.format(number=8), call=call)
+            text = self._text([*chat, Message(role="assistant", content="", call=call), answer])
+        names = [str(tool["function"]["name"]) for tool in json.loads(tools)]
+        if self._calls is None or not all(part in text for part in (*names, *(MARK.format(number=n) for n in (7, 8)))):
+            other = ", ".join(form.families for form in FORMS)
+            raise UsageError(
+                f"the chat template of {self._name} writes no tools, or calls in a form other than those of {other}: "
+                "leave --tools out, or name another by --chat-template"
+            )
+
+    def _is_call(self, text: str, message: Message) -> bool:
+        """Return whether a reply's text is what a message with a call says."""
+        beside, calls = self.read_calls(text)
+        known = message.call.model_copy(update={"id": ""}) if message.call else None
+        same = [call.model_copy(update={"id": ""}) for call in calls] == [known]
+        return same and beside.strip() == message.content.strip()
 
     def continuation(self, messages: Sequence[Message], closed: bool) -> tuple[int, ...]:
         """Encode what follows a reply where the template goes on from it [T]: its end token unless `closed`, the
@@ -259,7 +290,8 @@ class ChatEncoder:
         if reply.tokens is None or not text.startswith(before.text):
             return None
         after = text[len(before.text) :].lstrip()
-        said = self._guarded(reply.content.strip(), self._control_names)
+        whole = self.text(reply.tokens.sampled_ids) if reply.call else reply.content
+        said = self._guarded(whole.strip(), self._control_names)
         after = after[len(said) :].lstrip() if after.startswith(said) else ""
         if not after.startswith(self._end_name):
             return None
@@ -276,7 +308,25 @@ class ChatEncoder:
         for message in messages:
             names = self._control_names if message.role == "assistant" else self._plain_names
             chat.append({"role": message.role, "content": self._guarded(message.content, names)})
-        return self._template.text(chat)
+            if message.call:
+                chat[-1] |= self._written_call(message.role, message.call)
+        tools = messages[0].tools if messages else ""
+        return self._template.text(chat, self._guarded_json(json.loads(tools)) if tools else ())
+
+    def _written_call(self, role: str, call: ToolCall) -> dict[str, Any]:
+        """Return what templates read of a call, or of the answer to it."""
+        if role == "tool":
+            return {"name": call.name, "tool_call_id": call.id}
+        function = {"name": call.name, "arguments": self._guarded_json(json.loads(call.arguments))}
+        return {"tool_calls": [{"type": "function", "id": call.id, "function": function}]}
+
+    def _guarded_json(self, value: Any) -> Any:
+        """Guard each text of a JSON value."""
+        if isinstance(value, str):
+            return self._guarded(value, self._plain_names)
+        if isinstance(value, dict):
+            return {self._guarded(name, self._plain_names): self._guarded_json(each) for name, each in value.items()}
+        return [self._guarded_json(each) for each in value] if isinstance(value, list) else value
 
     def _guard(self, text: str, names: re.Pattern[str]) -> str:
         """Break up the names of tokens in a text, so that they stay text."""
@@ -388,6 +438,11 @@ def chatml_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerBase:
 # ---------------------------------------------------------------- parts of a conversation
 
 
+def _is_text(text: str, content: str) -> bool:
+    """Return whether a reply's text is that of its message."""
+    return content.strip() in ((text,) if text else ("", NO_REPLY))
+
+
 def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
     """Return the calls behind the conversation's ids, with message indices, from the last call with start 0 on.
 
@@ -410,7 +465,7 @@ def _key(messages: Sequence[Message]) -> tuple[Any, ...]:
     """Return what the ids of a conversation depend on."""
     return tuple(
         [
-            (message.role, message.content, message.tokens.sampled_ids if message.tokens else None)
+            (message.role, message.content, message.call, message.tools, message.tokens and message.tokens.sampled_ids)
             for message in messages
         ]
     )

@@ -83,7 +83,7 @@ def render(template: str, variables: Mapping[str, Any], requests: Iterable[Mappi
             compiled = compiled or _environment().from_string(template)
             text = compiled.render(
                 messages=request["chat"], documents=None, add_generation_prompt=request["header"],
-                **{"tools": None, **variables},
+                **{"tools": request.get("tools"), **variables},
             )  # fmt: skip
             if len(text) > LONGEST_TEXT + GROWTH * sum(len(message["content"]) for message in request["chat"]):
                 yield {"spent": f"writes {len(text):,} characters"}
