@@ -7,7 +7,7 @@ reference pages are built from it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, InstanceOf, ValidationError, field_validator
 
@@ -115,6 +115,10 @@ Model = Annotated[
 BaseUrl = Annotated[
     str | None,
     Field(description="Endpoint of the model, or its name in your file; default: $OPENAI_BASE_URL, else OpenAI's."),
+]
+Dtype = Annotated[
+    Literal["float32", "bfloat16", "float16"] | None,
+    Field(description="Precision of a local model; default: float32 on a CPU, the files' own on a GPU."),
 ]
 Temperature = Annotated[float | None, Field(ge=0, description="Sampling temperature; default: the agent's own.")]
 MaxTokens = Annotated[

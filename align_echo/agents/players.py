@@ -10,7 +10,7 @@ import contextlib
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from align_echo.agents.catalogue import AGENTS, agent_spec
@@ -19,7 +19,14 @@ from align_echo.agents.presets import AgentPreset, agent_preset
 from align_echo.agents.reasoning import Vanilla
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.models.choosing import POCKET_ENVIRONMENTS, ModelName, load_model, read_name, what_pocket_lacks
+from align_echo.models.choosing import (
+    POCKET_ENVIRONMENTS,
+    ModelName,
+    in_precision,
+    load_model,
+    read_name,
+    what_pocket_lacks,
+)
 from align_echo.models.local import POCKET
 from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.registry import OURS
@@ -45,6 +52,12 @@ class AgentChoice:
 
     agent: AgentSpec
     model: ModelName | None
+
+    def in_precision(self, dtype: str) -> AgentChoice:
+        """Return the same agent with its model in another precision. Raises `UsageError` if it has none that can."""
+        if self.model is None:
+            raise UsageError(f"the agent {self.agent.name} asks no model: leave --dtype out")
+        return replace(self, model=in_precision(self.model, dtype))
 
 
 def choose_agent(
@@ -138,7 +151,8 @@ def model_on_record(name: ModelName | None) -> dict[str, str | None]:
     """Return the `config.json` entries of the agents' model: its name, its endpoint, the options of its chats."""
     if name is None:
         return {"model": None, "base_url": None}
-    return {"model": name.on_record, "base_url": name.base_url, **name.chat.on_record}
+    precision = {"dtype": name.dtype} if name.dtype else {}
+    return {"model": name.on_record, "base_url": name.base_url, **name.chat.on_record, **precision}
 
 
 def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:

@@ -245,6 +245,7 @@ class EvaluationConfig(ModelConfig, PayingConfig):
     ] = None
     model: options.Model = Field(default_factory=default_model)
     base_url: options.BaseUrl = None
+    dtype: options.Dtype = None
     temperature: options.Temperature = None
     max_tokens: options.MaxTokens = None
     history_turns: options.HistoryTurns = None
@@ -272,6 +273,8 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
     split = spec.check_split(config.split or spec.test_split)
     model = agents_model(config.model, config.judge or config.critic, config.base_url)
     player = choose_agent(config.agent, model, (spec.name,), config.base_url, config.chat)
+    if config.dtype:
+        player = player.in_precision(config.dtype)
     refuse_idle_model(player, config.model)
     preset = choose_preset(config.agent_preset, (player,))
     turns = choose_turns(config.turns, preset, spec)

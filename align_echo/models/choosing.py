@@ -14,7 +14,7 @@ from align_echo.errors import MissingExtraError, UsageError
 from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, read_endpoint
 from align_echo.models.local import ADAPTER, POCKET
 from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
-from align_echo.models.packages import PACKAGED, packaged_folder, require_packaged
+from align_echo.models.packages import folder_by_name, require_by_name
 from align_echo.types import ChatModel
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ModelName:
 
     `folder` is the source's folder on this machine, None if there is none and for a GGUF file. `endpoint` is where the
     model is asked, None for a script or a model in this process. `chat` is how its conversations are written and asked
-    for.
+    for, `dtype` the precision that it computes in ("" for the default).
     """
 
     text: str
@@ -51,6 +51,7 @@ class ModelName:
     folder: Path | None
     endpoint: Endpoint | None = None
     chat: ChatFormat = OWN_FORMAT
+    dtype: str = ""
 
     def __str__(self) -> str:
         """Return the name as the user wrote it."""
@@ -119,12 +120,23 @@ def read_name(
 
 def _parse(name: str, base_url: str | None, *, served: bool) -> ModelName:
     kind, source = _kind_and_source(name)
-    if base_url and served and (kind == "path" or (kind == "transformers" and name not in PACKAGED and source == name)):
+    named = folder_by_name(source)
+    if base_url and served and (kind == "path" or (kind == "transformers" and named is None and source == name)):
         kind = "endpoint"
-    folder = packaged_folder(source) if source in PACKAGED else Path(source)
+    folder = named or Path(source)
     has_folder = kind not in (POCKET, "vllm-server") and folder.is_dir() and not (base_url and kind == "endpoint")
     endpoint = read_endpoint(base_url) if kind in ("endpoint", "path", "vllm-server") else None
     return ModelName(name, kind, source, folder if has_folder else None, endpoint)
+
+
+def in_precision(name: ModelName, dtype: str) -> ModelName:
+    """Return the name of the same model, computed in another precision.
+
+    Raises `UsageError` for a model that transformers does not run.
+    """
+    if name.kind != "transformers":
+        raise UsageError(f"--dtype is for models that transformers runs, not for {name}")
+    return replace(name, dtype=dtype)
 
 
 def refuse_idle_base_url(base_url: str | None, models: Iterable[ModelName]) -> None:
@@ -144,7 +156,7 @@ def _kind_and_source(text: str) -> tuple[Kind, str]:
     if text in SCRIPTED_MODELS:
         return "scripted", text
     is_gguf = text.endswith(GGUF) and Path(text).is_file()
-    if text in PACKAGED or is_gguf or any((Path(text) / file).is_file() for file in MODEL_FILES):
+    if folder_by_name(text) or is_gguf or any((Path(text) / file).is_file() for file in MODEL_FILES):
         return "transformers", text
     begins_as_path = text.startswith(("/", "./", "../", "~"))
     is_path = begins_as_path or ("/" in text and Path(text.split("/")[0]).is_dir())
@@ -154,11 +166,12 @@ def _kind_and_source(text: str) -> tuple[Kind, str]:
 def find_files(name: ModelName) -> str:
     """Return the folder or hub name to load a local model from. A GGUF file is converted on first use.
 
-    Raises `MissingDataError`, with the command that fetches it, for a packaged model that is not here; and `UsageError`
+    Raises `MissingDataError`, with the command that fetches it, for a packaged model that is not here, and `UsageError`
     for a GGUF file that cannot be converted.
     """
-    if name.source in PACKAGED:
-        return str(require_packaged(name.source))
+    named = require_by_name(name.source)
+    if named is not None:
+        return str(named)
     if not name.source.endswith(GGUF) or not Path(name.source).is_file():
         return name.source
     from align_echo.models.local.gguf_files import convert_once
@@ -229,11 +242,11 @@ def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:
             model = loading.run_vllm(find_files(name), chat=name.chat)
         elif processes:
             source = str(loading.pocket_folder()) if name.kind == POCKET else find_files(name)
-            model = loading.run_in_processes(source, name=engine, processes=processes, chat=name.chat)
+            model = loading.run_in_processes(source, name=engine, processes=processes, chat=name.chat, dtype=name.dtype)
         elif name.kind == POCKET:
             model = loading.run_pocket()
         else:
-            model = loading.run_transformers(find_files(name), name=engine, chat=name.chat)
+            model = loading.run_transformers(find_files(name), name=engine, chat=name.chat, dtype=name.dtype)
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
             raise

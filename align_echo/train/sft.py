@@ -2,8 +2,8 @@
 
 It uses `transformers.Trainer` (checkpoints, resume, logging, devices). A batch holds chats of similar length up to a
 number of tokens. The loss is a weighted mean over tokens: the demonstration's weights for assistant messages,
-`context_weight` for other messages after the opening instructions, 0 for the instructions. Chats are not packed into
-rows.
+`context_weight` for other messages after the opening instructions, 0 for the instructions. With `share_prefixes` a
+batch is a tree of chats (`tree_attention.py`): what they begin with is computed once. Chats are not packed otherwise.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from align_echo.errors import UsageError
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.arguments import MuonWithAdamW, build_arguments
 from align_echo.train.checkpoints import KeepingTrainer
+from align_echo.train.forward import token_logprobs
+from align_echo.train.tree_attention import tree, trees
 from align_echo.types import Frozen, Message
 
 # ---------------------------------------------------------------- demonstrations
@@ -54,8 +56,8 @@ POOL = 512
 
 
 class SftSettings(Frozen):
-    """Settings of supervised training. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr`
-    for all other parameters.
+    """Settings of supervised training. `tokens_per_batch` counts padding, and a shared prefix once; `muon_lr` is for
+    hidden matrices (0: AdamW for all), `adamw_lr` for all other parameters.
     """
 
     epochs: float = 1.0
@@ -66,6 +68,7 @@ class SftSettings(Frozen):
     weight_decay: float = 0.01
     warmup: float = 0.02
     context_weight: float = 0.1
+    share_prefixes: bool = False
     bf16: bool = True
     seed: int = 0
     log_every: int = 20
@@ -117,27 +120,38 @@ def batches(chats: Sequence[EncodedChat], *, tokens_per_batch: int, seed: int) -
     return Dice(f"sft order {seed}").shuffled(batched)
 
 
+def shared_batches(chats: Sequence[EncodedChat], *, tokens_per_batch: int, seed: int) -> list[list[EncodedChat]]:
+    """Divide chats into batches that begin alike, in random order, each in the order of its tree's rows.
+
+    The tree of a batch has at most `tokens_per_batch` tokens, unless a single chat is longer.
+    """
+    grouped = trees([chat.ids.tolist() for chat in chats], most_tokens=tokens_per_batch)
+    return Dice(f"sft order {seed}").shuffled([[chats[row] for row in group.rows] for group in grouped])
+
+
 def schedule(
     chats: Sequence[EncodedChat], settings: SftSettings, lead: Sequence[Sequence[EncodedChat]] = ()
 ) -> list[list[EncodedChat]]:
     """Order the batches of a run: each part of the lead once, then every epoch in another random order."""
     size, seed = settings.tokens_per_batch, settings.seed
-    planned = [batch for part in lead for batch in batches(part, tokens_per_batch=size, seed=seed)]
+    divide = shared_batches if settings.share_prefixes else batches
+    planned = [batch for part in lead for batch in divide(part, tokens_per_batch=size, seed=seed)]
     for epoch in range(math.ceil(settings.epochs)):
-        batches_of_epoch = batches(chats, tokens_per_batch=size, seed=seed + 1 + epoch)
+        batches_of_epoch = divide(chats, tokens_per_batch=size, seed=seed + 1 + epoch)
         planned += batches_of_epoch[: math.ceil(min(settings.epochs - epoch, 1.0) * len(batches_of_epoch))]
     return planned
 
 
 def pad(batch: Sequence[EncodedChat]) -> dict[str, torch.Tensor]:
-    """Pad a batch on the right, with weight 0: `input_ids` [B, T] and `weights` [B, T]."""
+    """Pad a batch on the right, with weight 0: `input_ids` [B, T], `weights` [B, T] and `lengths` [B]."""
     longest = max(len(chat.ids) for chat in batch)
     ids = torch.zeros(len(batch), longest, dtype=torch.long)
     weights = torch.zeros(len(batch), longest)
     for row, chat in enumerate(batch):
         ids[row, : len(chat.ids)] = torch.from_numpy(chat.ids.astype(np.int64))
         weights[row, : len(chat.ids)] = torch.from_numpy(chat.weights)
-    return {"input_ids": ids, "weights": weights}
+    lengths = torch.tensor([len(chat.ids) for chat in batch])
+    return {"input_ids": ids, "weights": weights, "lengths": lengths}
 
 
 def weighted_loss(logits_BTV: torch.Tensor, ids_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Tensor:
@@ -184,18 +198,24 @@ def fine_tune(
         log_every=settings.log_every,
         save_every=settings.save_every,
     )
-    optimizer = MuonWithAdamW(
-        model, muon_lr=settings.muon_lr, adamw_lr=settings.adamw_lr, weight_decay=settings.weight_decay
-    )
-    trainer = _WeightedTrainer(
+    trainer = (_SharingTrainer if settings.share_prefixes else _WeightedTrainer)(
         model=model,
         args=arguments,
         train_dataset=planned,
         data_collator=_padded,
-        optimizers=(optimizer, None),
+        optimizers=(build_optimizer(model, settings), None),
         callbacks=list(callbacks),
     )
     return float(trainer.train(resume_from_checkpoint=resume or None).training_loss)
+
+
+def build_optimizer(model: PreTrainedModel, settings: SftSettings) -> torch.optim.Optimizer:
+    """Build Muon with AdamW, or AdamW alone."""
+    rate, decay = settings.adamw_lr, settings.weight_decay
+    if settings.muon_lr:
+        return MuonWithAdamW(model, muon_lr=settings.muon_lr, adamw_lr=rate, weight_decay=decay)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(trained, lr=rate, betas=(0.9, 0.95), weight_decay=decay)
 
 
 def _counts(chat: EncodedChat, longest: int) -> bool:
@@ -216,3 +236,17 @@ class _WeightedTrainer(KeepingTrainer):
         outputs = model(input_ids=inputs["input_ids"], use_cache=False)
         loss = weighted_loss(outputs.logits, inputs["input_ids"], inputs["weights"])
         return (loss, outputs) if return_outputs else loss
+
+
+class _SharingTrainer(KeepingTrainer):
+    """Reads a batch as a tree, and runs the head on the positions with a weight alone."""
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        ids, weights = inputs["input_ids"], inputs["weights"][:, 1:]
+        lengths = inputs["lengths"].tolist()
+        rows = tree([row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)])
+        logprobs, _ = token_logprobs(model, ids, (weights > 0).to(weights.dtype), tree=rows)
+        loss = -(logprobs * weights).sum() / weights.sum()
+        return (loss, {}) if return_outputs else loss

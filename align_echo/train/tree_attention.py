@@ -187,17 +187,30 @@ def tree_attention(
     # Gather for all blocks at once: the gradient of each gather is as long as the tree.
     attended, lengths = torch.cat([block.keys for block in tree_blocks]), [len(block.keys) for block in tree_blocks]
     keys, values = (torch.split(part.index_select(2, attended), lengths, dim=2) for part in (key, value))
+    by_products = query.device.type == "cpu" and query.dtype == torch.bfloat16 and not dropout
     outputs = []
     for block, block_keys, block_values in zip(tree_blocks, keys, values, strict=True):
         # Heads with shared keys become queries of one head, so that keys are not repeated.
         queries = query[:, :, block.first : block.end].reshape(1, shared, -1, size)
-        gathered = scaled_dot_product_attention(
-            queries,
-            block_keys,
-            block_values,
-            attn_mask=block.bias.repeat(heads // shared, 1)[None, None],
-            dropout_p=dropout,
-            scale=scaling,
-        )
+        bias = block.bias.repeat(heads // shared, 1)
+        if by_products:
+            gathered = _attention_by_products(queries[0], block_keys[0], block_values[0], bias, scaling)
+        else:
+            gathered = scaled_dot_product_attention(
+                queries, block_keys, block_values, attn_mask=bias[None, None], dropout_p=dropout, scale=scaling
+            )
         outputs.append(gathered.reshape(heads, block.end - block.first, -1).transpose(0, 1))
     return torch.cat(outputs)[None], None
+
+
+def _attention_by_products(
+    queries: torch.Tensor,  # [K, Q, D]
+    keys: torch.Tensor,  # [K, P, D]
+    values: torch.Tensor,  # [K, P, D]
+    bias: torch.Tensor,  # [Q, P]
+    scaling: float | None,
+) -> torch.Tensor:
+    """Compute attention by matrix products: in bfloat16 on a CPU twice as fast as torch's own, gradient included."""
+    scale = queries.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = torch.baddbmm(bias.expand(len(queries), -1, -1), queries, keys.transpose(-1, -2), alpha=scale)
+    return torch.bmm(scores.softmax(-1), values)

@@ -124,11 +124,14 @@ def liked(text: str) -> float:
 
 @dataclass
 class Drawn:
-    """What local models were asked, by the names of their engines, at which addresses, and in which chat formats."""
+    """What local models were asked, by the names of their engines, at which addresses, in which chat formats and in
+    which precisions.
+    """
 
     engines: dict[str, ScriptedEngine] = field(default_factory=dict)
     base_urls: set[str | None] = field(default_factory=set)
     chats: set[ChatFormat] = field(default_factory=set)
+    dtypes: set[str] = field(default_factory=set)
 
     @property
     def drawn(self) -> list[TokenRequest]:
@@ -158,6 +161,7 @@ def script_models(patch: pytest.MonkeyPatch, records: Sequence[Drawn]) -> None:
         engine = records[-1].engines.setdefault(name.source, ScriptedEngine(name.source, ENCODER, said, liked))
         records[-1].base_urls.add(name.base_url)
         records[-1].chats.add(name.chat)
+        records[-1].dtypes.add(name.dtype)
         return LocalModel(engine, ENCODER, seed=seed, weights=name.source)
 
     patch.setattr("align_echo.models.choosing._load_local", load)

@@ -126,6 +126,11 @@ SCENES: dict[str, Scene[Evaluated]] = {
             row("top_p", sampling("top_p"), (0.5, [0.5]), (0.9, [0.9])),
             row("chat_template", chat("template"), (None, ""), ("./own.jinja", "./own.jinja")),
             row("template_args", chat("args"), (None, ""), ('{"a": 1}', '{"a": 1}')),
+            row(
+                "dtype",
+                lambda played: played.dtypes,
+                *((None, {""}), *((kind, {kind}) for kind in ("float32", "bfloat16", "float16"))),
+            ),
             row("interface", told(RULE), ("none", False), ("./knock.py", True)),
             row("workers", lambda played: played.workers[0], (2, 2), (3, 3)),
             row("out", lambda played: played.folder.name, ("here", "here"), ("there", "there")),

@@ -17,6 +17,7 @@ from align_echo.train.sft import (
     EncodedChat,
     SftSettings,
     batches,
+    build_optimizer,
     encode,
     fine_tune,
     pad,
@@ -183,6 +184,39 @@ def test_it_learns_what_it_is_shown(tmp_path):
     network.train(mode=False)
     after = weighted_loss(network(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
     assert after < before * 0.6
+
+
+def answered(*ids: int) -> EncodedChat:
+    """A chat whose last two tokens are the reply."""
+    weights = np.zeros(len(ids), dtype=np.float32)
+    weights[-2:] = (1.0, 0.5)
+    return EncodedChat(np.asarray(ids, dtype=np.int32), weights, "answered")
+
+
+def test_chats_that_begin_alike_are_read_as_one_tree_and_teach_the_same(tmp_path):
+    chats = [answered(*range(1, 30), *reply) for reply in ((7, 8), (7, 9), (4, 5, 6, 7))]
+    settings = SETTINGS.model_copy(update={"epochs": 1, "tokens_per_batch": 120, "muon_lr": 0.0, "warmup": 0.0})
+    read: list[int] = []
+    trained = []
+    for share in (False, True):
+        network = model()
+        network.model.register_forward_pre_hook(
+            lambda module, given, options: read.append(options["input_ids"].numel()), with_kwargs=True
+        )
+        fine_tune(network, chats, settings.model_copy(update={"share_prefixes": share}), tmp_path / str(share))
+        trained.append(network)
+    assert read == [99, 29 + 3 + 4]
+    pairs = list(zip(trained[0].parameters(), trained[1].parameters(), strict=True))
+    assert all(torch.allclose(left, right, atol=1e-5) for left, right in pairs)
+    assert not torch.equal(trained[1].model.norm.weight, model().model.norm.weight)
+
+
+def test_without_a_rate_for_muon_adamw_takes_all():
+    network = model()
+    network.lm_head.weight.requires_grad_(False)
+    optimizer = build_optimizer(network, SETTINGS.model_copy(update={"muon_lr": 0.0}))
+    (group,) = optimizer.param_groups
+    assert {id(each) for each in group["params"]} == {id(p) for p in network.parameters() if p.requires_grad}
 
 
 def mute(length: int, first: float = 0.0) -> EncodedChat:

@@ -94,6 +94,7 @@ def trained(settings: SftSettings, folder: Path) -> SftRecord:
 def test_every_setting_is_seen_where_it_acts():
     apart: dict[str, Callable[..., object]] = {
         "seed": test_another_seed_is_another_order,
+        "share_prefixes": test_sft.test_chats_that_begin_alike_are_read_as_one_tree_and_teach_the_same,
         "context_weight": test_sft.test_replies_count_by_their_weight_others_little_and_instructions_not_at_all,
     }
     assert unseen(fields(SftSettings), [SCENE], apart) == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import UsageError
-from align_echo.train.tree_attention import blocks, tree, trees
+from align_echo.train.tree_attention import blocks, tree, tree_attention, trees
 
 CONVERSATIONS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=12)
 
@@ -56,6 +56,20 @@ def test_trees_hold_all_conversations_and_stay_within_the_limit(conversations, m
     assert sorted(row for block in built for row in block.rows) == list(range(len(conversations)))
     for group in built:
         assert len(group.ids) <= most or len({tuple(conversations[row]) for row in group.rows}) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_each_token_attends_to_what_is_above_it_in_any_precision(dtype):
+    built = tree([[1, 2, 3, 4, 5], [1, 2, 6], [1, 7, 8]])
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, heads, len(built.ids), 8).to(dtype) for heads in (4, 2, 2))
+    computed, _ = tree_attention(
+        torch.nn.Module(), query, key, value, None, tree_blocks=blocks(torch.tensor(built.ends), dtype, 3), scaling=0.3
+    )
+    wide = [part.double().repeat_interleave(4 // part.shape[1], 1) for part in (query, key, value)]
+    scores = 0.3 * wide[0] @ wide[1].mT
+    exact = scores.masked_fill(~ancestors(built.ends), -torch.inf).softmax(-1) @ wide[2]
+    assert torch.allclose(computed.double().transpose(1, 2), exact, atol=1e-5 if dtype == torch.float32 else 0.03)
 
 
 def test_a_tree_by_hand():

@@ -56,6 +56,7 @@ class EngineSettings:
     threads: int = 1
     memory: int = 0
     chat: ChatFormat = OWN_FORMAT
+    dtype: str = ""
 
 
 @dataclass(frozen=True)

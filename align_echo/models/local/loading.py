@@ -191,7 +191,9 @@ def run_pocket() -> LocalModel:
     return _shared((POCKET, weights), start)
 
 
-def run_in_processes(source: str, *, name: str, processes: int, chat: ChatFormat = OWN_FORMAT) -> LocalModel:
+def run_in_processes(
+    source: str, *, name: str, processes: int, chat: ChatFormat = OWN_FORMAT, dtype: str = ""
+) -> LocalModel:
     """Run a model as `run_transformers` does, in `processes` processes with one torch thread each.
 
     Raises as `run_transformers`, and `ModelError` if a process cannot start.
@@ -199,10 +201,10 @@ def run_in_processes(source: str, *, name: str, processes: int, chat: ChatFormat
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
     def start() -> LocalModel:
-        need = read_checked_files(source, lambda: source_memory(source, "float32"))
+        need = read_checked_files(source, lambda: source_memory(source, dtype or "float32"))
         LOGGER.info("%s", POOL.describe(name, need, copies=processes))
         POOL.join(processes * need.fixed)
-        settings = EngineSettings(source, name, memory=POOL.limit() // processes, chat=chat)
+        settings = EngineSettings(source, name, memory=POOL.limit() // processes, chat=chat, dtype=dtype)
         encoder = load_encoder(source, chat)
         engines = {f"process {n}": ProcessEngine(settings) for n in range(1, processes + 1)}
         try:
@@ -213,7 +215,7 @@ def run_in_processes(source: str, *, name: str, processes: int, chat: ChatFormat
             raise
         return LocalModel(fleet, encoder, weights=next(iter(engines.values())).weights)
 
-    return _shared(("processes", name, source, weights, processes, chat), start)
+    return _shared(("processes", name, source, weights, processes, chat, dtype), start)
 
 
 def run_server(

@@ -49,7 +49,7 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
         POOL.set_limit(settings.memory)
         is_pocket = settings.name == POCKET
         model = run_pocket() if is_pocket else run_transformers(
-            settings.source, name=settings.name, chat=settings.chat
+            settings.source, name=settings.name, chat=settings.chat, dtype=settings.dtype
         )
         engine: Any = model.engine
     except Exception as error:
