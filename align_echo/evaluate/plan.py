@@ -201,6 +201,7 @@ class EvaluationConfig(ModelConfig, PayingConfig):
         bool, Field(description="All variants: no interface, placebo, rules only, feedback only, both.")
     ] = False
     placebo: options.Placebo = True
+    halves: Annotated[bool, Field(description="With --compare, also rules only and feedback only.")] = True
     split: options.TestSplit = None
     tasks: options.TaskCount = None
     episodes_per_task: Annotated[
@@ -335,6 +336,8 @@ def choose_variants(config: EvaluationConfig, interface: Interface | None) -> di
     rules, feedback = config.rules, config.feedback
     if not config.placebo and not config.compare:
         raise UsageError("--no-placebo leaves a variant of --compare out: add --compare")
+    if not config.halves and not config.compare:
+        raise UsageError("--no-halves leaves variants of --compare out: add --compare")
     if config.compare and not (rules and feedback):
         raise UsageError("--compare plays every variant: leave out --no-rules and --no-feedback")
     if interface is None:
@@ -347,7 +350,8 @@ def choose_variants(config: EvaluationConfig, interface: Interface | None) -> di
         raise UsageError("with --no-rules and --no-feedback nothing is left: say --interface none")
     variants = build_variants(interface)
     if config.compare:
-        return {name: variant for name, variant in variants.items() if config.placebo or name != PLACEBO}
+        left_out = {PLACEBO: not config.placebo, "rules": not config.halves, "feedback": not config.halves}
+        return {name: variant for name, variant in variants.items() if not left_out.get(name)}
     name = "full" if rules and feedback else "rules" if rules else "feedback"
     return {name: variants[name]}
 

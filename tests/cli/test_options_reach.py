@@ -57,7 +57,7 @@ class Evaluated(Drawn):
         return " ".join(sorted(file.stem for file in self.folder.glob("**/trajectories/*.jsonl")))
 
 
-SWITCHES = ("rules", "feedback", "placebo", "retract")
+SWITCHES = ("rules", "feedback", "placebo", "halves", "retract")
 
 
 def row(option: str, see: Callable[[Evaluated], Any], *cases: Case) -> Row[Evaluated]:
@@ -149,7 +149,10 @@ SCENES: dict[str, Scene[Evaluated]] = {
     ),
     "placebo": Scene(
         {**PLAYED, "interface": "./knock.py", "compare": True},
-        [row("placebo", lambda played: "placebo" in played.parts, (True, True), (False, False))],
+        [
+            row("placebo", lambda played: "placebo" in played.parts, (True, True), (False, False)),
+            row("halves", lambda played: "rules" in played.parts, (True, True), (False, False)),
+        ],
     ),
     "candidates": Scene(
         CHOSEN,
