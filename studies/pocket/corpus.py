@@ -55,14 +55,14 @@ def drills_part(number: int, seed: int) -> Iterator[Demonstration]:
 
 def household_part(number: int, seed: int) -> Iterator[Demonstration]:
     """The agent's role in ALFWorld, in the rooms of some games."""
-    with drawn_rooms(f"household {seed} {number}") as (rooms, games):
+    with drawn_rooms(f"household {seed} {number}", GAMES_A_PART) as (rooms, games):
         for task in games.ids(""):
             yield from episodes_of(rooms, task, Dice(f"household {seed} {number} {task}"))
 
 
 def remarks_part(number: int, seed: int) -> Iterator[Demonstration]:
     """The agent's role in ALFWorld where refusals come with words of all kinds, in the rooms of some games."""
-    with drawn_rooms(f"remarks {seed} {number}") as (rooms, games):
+    with drawn_rooms(f"remarks {seed} {number}", GAMES_A_PART) as (rooms, games):
         for task in games.ids(""):
             rules = start_view(rooms.full, task, SPEC.action_format, seed=0).rules
             yield from lessons_of(rooms, task, Dice(f"remarks {seed} {number} {task}"), rules)
@@ -70,7 +70,7 @@ def remarks_part(number: int, seed: int) -> Iterator[Demonstration]:
 
 def critics_part(number: int, seed: int) -> Iterator[Demonstration]:
     """The critics' roles in ALFWorld and the agent's under a critique, in the rooms of some games."""
-    with drawn_rooms(f"critics {seed} {number}") as (rooms, games):
+    with drawn_rooms(f"critics {seed} {number}", GAMES_A_PART) as (rooms, games):
         for task in games.ids(""):
             dice = Dice(f"critics {seed} {number} {task}")
             for goal in other_goals(task, dice, REVIEWS_A_GAME):
@@ -127,7 +127,7 @@ def digest(files: list[Path]) -> str:
 
 
 @contextmanager
-def drawn_rooms(seed: str, count: int = GAMES_A_PART) -> Iterator[tuple[Rooms, DrawnGames]]:
+def drawn_rooms(seed: str, count: int) -> Iterator[tuple[Rooms, DrawnGames]]:
     """Drawn games with their environments, in a folder that goes away; nothing stays in the user's cache."""
     with tempfile.TemporaryDirectory(prefix="align-echo-") as place:
         games = DrawnGames(seed, count, Path(place) / "games")

@@ -1,0 +1,34 @@
+"""What the beginner learns from: of drawn games alone, every kind, in the forms that it is asked in."""
+
+from __future__ import annotations
+
+import pytest
+
+import align_echo
+from align_echo.critic.language import parse_critique
+from studies.beginner.lessons import lessons
+from studies.pocket.household_demonstrations import DrawnGames
+
+pytestmark = pytest.mark.long
+
+
+def test_a_room_shows_every_kind_and_is_no_task_of_a_split(monkeypatch):
+    folders = []
+    monkeypatch.setattr(
+        "studies.pocket.corpus.DrawnGames.folder",
+        lambda games, task, folder=DrawnGames.folder: folders.append(task) or folder(games, task),
+    )
+    shown = [lesson for seed in (1, 2) for lesson in lessons(seed, 1)]
+    kinds = {lesson.kind.removeprefix("alfworld.") for lesson in shown}
+    assert kinds - {"refined"} == {"careful", "careless", "hinted", "told", "critique"}
+    assert set(folders).isdisjoint(
+        task for split in ("train", "valid_seen", "valid_unseen") for task in align_echo.tasks("alfworld", split=split)
+    )
+    for lesson in shown:
+        if lesson.kind == "alfworld.critique":
+            form = "icrl" if "Next time" in lesson.messages[0].content else "echo"
+            parse_critique(lesson.messages[-1].content, form)
+        if lesson.kind == "alfworld.told":
+            assert "# Rules of this environment" in lesson.messages[0].content
+        if lesson.kind == "alfworld.hinted":
+            assert "# Rules of this environment" not in lesson.messages[0].content
