@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import align_echo
@@ -13,21 +15,24 @@ pytestmark = pytest.mark.long
 
 
 def test_a_room_shows_every_kind_and_is_no_task_of_a_split(monkeypatch):
-    folders = []
-    monkeypatch.setattr(
-        "studies.pocket.corpus.DrawnGames.folder",
-        lambda games, task, folder=DrawnGames.folder: folders.append(task) or folder(games, task),
-    )
+    folders: list[str] = []
+    write = DrawnGames.folder
+
+    def noted(games: DrawnGames, task: str) -> Path:
+        folders.append(task)
+        return write(games, task)
+
+    monkeypatch.setattr(DrawnGames, "folder", noted)
     shown = [lesson for seed in (1, 2) for lesson in lessons(seed, 1)]
     kinds = {lesson.kind.removeprefix("alfworld.") for lesson in shown}
     assert kinds - {"refined"} == {"careful", "careless", "hinted", "told", "critique"}
+    assert folders
     assert set(folders).isdisjoint(
         task for split in ("train", "valid_seen", "valid_unseen") for task in align_echo.tasks("alfworld", split=split)
     )
     for lesson in shown:
         if lesson.kind == "alfworld.critique":
-            form = "icrl" if "Next time" in lesson.messages[0].content else "echo"
-            parse_critique(lesson.messages[-1].content, form)
+            parse_critique(lesson.messages[-1].content, "icrl" if "Next time" in lesson.messages[0].content else "echo")
         if lesson.kind == "alfworld.told":
             assert "# Rules of this environment" in lesson.messages[0].content
         if lesson.kind == "alfworld.hinted":
