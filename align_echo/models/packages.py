@@ -44,7 +44,7 @@ PACKAGED: Mapping[str, PackagedModel] = {
 }
 """Models by their names for `--model`."""
 
-ADAPTERS: Mapping[str, str] = {"beginner": "smollm2"}
+ADAPTERS: Mapping[str, str] = {}
 """Adapters that come along, by their names for `--model`, and the packaged model that each is for."""
 
 

@@ -45,6 +45,10 @@ class BeginnerSettings(Frozen):
         tokens_per_batch=2500, longest=1400, muon_lr=0.0, adamw_lr=1e-3, weight_decay=0.0, warmup=0.06,
         context_weight=0.0, share_prefixes=True, log_every=1, save_every=10, seed=1, epochs=0.4,
     )  # fmt: skip
+    second: SftSettings = SftSettings(
+        tokens_per_batch=2000, longest=1200, muon_lr=0.0, adamw_lr=1.5e-3, weight_decay=0.0, warmup=0.06,
+        context_weight=0.0, share_prefixes=True, log_every=1, save_every=8, seed=7, epochs=0.27,
+    )  # fmt: skip
 
 
 def build(settings: BeginnerSettings, out: Path, *, resume: bool = False) -> Path:
@@ -68,13 +72,15 @@ def build(settings: BeginnerSettings, out: Path, *, resume: bool = False) -> Pat
         )
         adapted: Any = name_layers_in_order(get_peft_model(model, lora))
         loss = fine_tune(adapted, chats, settings.training, out / "checkpoints", resume=resume)
+        played = [chat for chat in chats if not chat.kind.endswith("critique")]
+        last = fine_tune(adapted, played, settings.second, out / "checkpoints-2")
     facts = {
         "align_echo": __version__,
         "base": BASE,
         "settings": settings.model_dump(mode="json"),
         "data_sha256": hashlib.sha256((out / "lessons.jsonl").read_bytes()).hexdigest(),
         "lessons": dict(sorted(Counter(each.kind for each in shown).items())),
-        "mean_loss": round(loss, 4),
+        "mean_losses": [round(loss, 4), round(last, 4)],
     }
     return save(adapted, facts, out / "model")
 
