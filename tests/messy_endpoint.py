@@ -82,6 +82,12 @@ def call_stream(action: str) -> Raw:
     return Raw("".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n")
 
 
+FAILED = {
+    "message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.",
+    "type": "invalid_request_error", "code": "tool_use_failed", "failed_generation": "<function=act{look",
+}  # fmt: skip
+
+
 def in_text(form: str) -> Manner:
     """A call in the text, with its JSON in place of `{}`."""
     return Manner(lambda action: body(form.replace("{}", json.dumps({"action": action}))))
@@ -111,6 +117,8 @@ TOOL_MANNERS: dict[str, Manner] = {
     "an unknown tool": called("none", names=["fly"]),
     "several calls": called("none", names=["act", "act"]),
     "calls that are no list": Manner(lambda action: body("", tool_calls={"name": 3}), "none"),
+    "a call that Gemini could not read": Manner(lambda action: body(None, reason="MALFORMED_FUNCTION_CALL"), "none"),
+    "a call that Groq could not read": Manner(lambda action: Status(400, body=json.dumps({"error": FAILED})), "none"),
     "a call without a function": Manner(lambda action: body("", tool_calls=[None]), "none"),
 }
 """Manners of a model that is offered the tool `act`."""

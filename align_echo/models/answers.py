@@ -190,6 +190,19 @@ class ChatReply(BaseModel):
         return [(entry.token, entry.logprob) for entry in listed] if all(map(_is_logprob, listed)) else []
 
 
+def failed_call(text: str) -> ChatReply | None:
+    """Return a call of no tool, if an error says that the model's could not be read (Groq); None otherwise."""
+    try:
+        error = json.loads(text)["error"]
+        written, code = error["failed_generation"], error["code"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    if code != "tool_use_failed" or not isinstance(written, str):
+        return None
+    message = {"tool_calls": [{"function": {"name": "", "arguments": written}}]}
+    return ChatReply.model_validate({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+
+
 def _tool_call(written: Any) -> ToolCall:
     """Read a call; what is not there stays empty, and is no tool's name."""
     call = written if isinstance(written, dict) else {}

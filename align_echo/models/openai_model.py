@@ -33,6 +33,7 @@ from align_echo.errors import (
 from align_echo.models.answers import (
     ChatReply,
     RefusedAnswer,
+    failed_call,
     judged_error,
     read_body,
     read_status_error,
@@ -326,6 +327,8 @@ class OpenAICompatibleModel:
                 text = self._client.post(f"{self._base_url}/chat/completions", {"model": self._model, **body})
                 answer = read_body(text)
             except openai.APIStatusError as error:
+                if "tools" in body and (failed := failed_call(error.response.text)):
+                    return failed
                 refusal, problem = read_status_error(error), judged_error(error, self._where, self._keys)
             except RefusedAnswer as error:
                 refusal = error.refusal
@@ -403,7 +406,8 @@ class OpenAICompatibleModel:
             text, longest = without_secrets(body.text(index)), max(max_tokens, self._form.least) * CHARACTERS_PER_TOKEN
             reason = "length" if len(text) > longest else body.finish_reason(index)
             calls = body.calls(index) if tools else []
-            why = "" if calls else body.withheld(index)
+            unreadable = tools and "malformed" in body.choices[index].reason  # Gemini
+            why = "" if calls or unreadable else body.withheld(index)
             in_thinking = body.answers_in_thinking(index)
             reply = Completion(
                 text=text[:longest],

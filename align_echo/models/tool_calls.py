@@ -31,16 +31,23 @@ def act_tool(action_format: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ToolSet:
-    """Tools of an environment as functions of OpenAI's API. `acts`: the only one is `act`."""
+    """Tools of an environment as functions of OpenAI's API. `acts`: `act` is among them and takes an action as text.
+    """
 
     functions: tuple[Mapping[str, Any], ...]
     acts: bool
 
     @classmethod
     def of(cls, declared: Sequence[Mapping[str, JsonValue]], action_format: str) -> ToolSet:
-        """Return the declared tools, with or without "function" around them; `act` if there are none."""
+        """Return the declared tools, with or without "function" around them; `act` if there are none, and for forms of
+        action that are no call in JSON, beside such.
+        """
         functions: list[Any] = [tool.get("function") or tool for tool in declared]
-        return cls(tuple(functions) or (act_tool(action_format),), not functions)
+        forms = [form.strip() for form in action_format.split(" | ")]
+        texts = [form for form in forms if form and not form.startswith("{")]
+        acts = not functions or (0 < len(texts) < len(forms) and all(each.get("name") != ACT for each in functions))
+        others = " | ".join(texts) if functions else action_format
+        return cls((*functions, *((act_tool(others),) if acts else ())), acts)
 
     @property
     def text(self) -> str:
@@ -66,7 +73,7 @@ class ToolSet:
             arguments = None
         if not isinstance(arguments, dict):
             raise ReplyFormatError(f"the arguments of {call.name} are no object of JSON")
-        if not self.acts:
+        if not (self.acts and call.name == ACT):
             return json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
         action = arguments.get("action")
         if set(arguments) != {"action"} or not isinstance(action, str) or not action.strip():

@@ -79,7 +79,7 @@ def test_the_history_has_calls_with_ids_and_their_answers():
     assert second["tool_calls"][0]["id"] == other["tool_call_id"] == "call00001"
 
 
-TOOL = {"name": "find", "parameters": {"type": "object", "properties": {"name": {"type": "string"}}}}
+TOOL: dict[str, Any] = {"name": "find", "parameters": {"type": "object", "properties": {"name": {"type": "string"}}}}
 
 
 @pytest.mark.parametrize("declared", [TOOL, {"type": "function", "function": TOOL}])
@@ -90,6 +90,14 @@ def test_a_tool_of_the_environment_is_called_in_its_own_form(declared):
     assert tools.read([call]) == '{"name": "find", "arguments": {"name": "Ünal"}}'
     with pytest.raises(ReplyFormatError, match="did you mean find"):
         tools.read([call.model_copy(update={"name": "fnd"})])
+
+
+def test_forms_that_are_no_call_are_taken_by_act():
+    tools = ToolSet.of([TOOL], '{"name": "find", "arguments": {"name": "..."}} | done')
+    assert [function["name"] for function in tools.functions] == ["find", "act"]
+    assert tools.functions[1]["description"].endswith("done")
+    assert tools.read([ToolCall(name="act", arguments='{"action": "done"}')]) == "done"
+    assert tools.read([ToolCall(name="find", arguments="{}")]) == '{"name": "find", "arguments": {}}'
 
 
 def test_a_critic_reads_calls_as_text():
