@@ -15,15 +15,15 @@ from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from align_echo.errors import UsageError
+from align_echo.errors import UsageError, first_line
 from align_echo.models.local.memory import LOGITS
 from align_echo.train.tree_attention import TokenTree, over_trees, tree_inputs, trees
 
-CHECKED_IDS = (1, 2, 3, 4, 5)
+CHECKED_IDS = tuple(range(1, 25))
 """Token ids for checks of a model."""
 
-SAME = 1e-3
-"""Tolerance for a row read as part of a tree."""
+SAME, SAME_HALF = 2e-5, 2e-2
+"""Tolerance for states computed in another way, relative to the largest: in float32, and in half precision."""
 
 
 def token_logprobs(
@@ -46,7 +46,7 @@ def token_logprobs(
     if not counted.any():
         return torch.zeros_like(mask_BT), torch.zeros_like(mask_BT)
     hidden, targets, order = _rows(decoder, ids_BT, counted) if tree is None else _tree(decoder, tree, counted)
-    size = max(1, LOGITS // len(next(head.parameters())))
+    size = max(1, LOGITS // len(head.weight))
     chunks = [(hidden[start : start + size], targets[start : start + size]) for start in range(0, len(targets), size)]
     if len(chunks) == 1:
         computed = [_head_logprobs(head, *chunks[0], temperature)]
@@ -59,11 +59,11 @@ def token_logprobs(
 
 
 def _head_logprobs(
-    head: Any, hidden: torch.Tensor, targets: torch.Tensor, temperature: float
+    head: Head, hidden: torch.Tensor, targets: torch.Tensor, temperature: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute log-probabilities and entropies [n] of the tokens `targets` [n] after the states `hidden` [n, D]."""
     with torch.autocast(hidden.device.type, enabled=False):  # half precision is too coarse for probabilities
-        logits = head(hidden.to(next(head.parameters()).dtype))  # [n, V]
+        logits = head(hidden.to(head.weight.dtype))  # [n, V]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
     all_logprobs = logits.log_softmax(-1)
     with torch.no_grad():
@@ -93,33 +93,71 @@ def _tree(decoder: Any, tree: TokenTree, counted: torch.Tensor) -> Predicted:
     return hidden[parents[nodes]], inputs["input_ids"][0, nodes], order
 
 
-def parts(model: Any) -> tuple[nn.Module, nn.Module]:
+class Head:
+    """From a model's last states to its logits. `weight` [V, D] are the weights of the linear part."""
+
+    def __init__(self, linear: nn.Module, config: Any) -> None:
+        self._linear = linear
+        self._scale = getattr(config, "logit_scale", None)  # Cohere
+        self._divisor = getattr(config, "logits_scaling", None)  # Granite; MiniCPM divides its states
+        self._cap = getattr(config, "final_logit_softcapping", None)  # Gemma 2, NanoChat
+        self.weight: torch.Tensor = next(linear.parameters())
+
+    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Compute the logits [..., V] of states [..., D]."""
+        logits: torch.Tensor = self._linear(hidden)
+        logits = logits if self._scale is None else logits * self._scale
+        logits = logits if self._divisor is None else logits / self._divisor
+        return logits if self._cap is None else torch.tanh(logits / self._cap) * self._cap
+
+
+def parts(model: Any) -> tuple[nn.Module, Head]:
     """Return (decoder, head) of a causal language model of `transformers`, with or without PEFT."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return base.get_decoder(), base.get_output_embeddings()
+    return base.get_decoder(), Head(base.get_output_embeddings(), base.config.get_text_config())
 
 
 @torch.no_grad()
 def check_parts(model: Any, ids_T: torch.Tensor) -> None:
-    """Check that head(decoder(ids)) are the model's logits, and the same while it learns.
+    """Check that head(decoder(ids)) are the model's logits, the same while it learns and before padding.
 
-    Raises `UsageError` if not: the model caps or scales them, or has dropout that cannot be switched off.
+    Raises `UsageError` if not: the model computes logits in a way of its own, looks ahead, or has dropout that cannot
+    be switched off.
     """
-    (decoder, head), training = parts(model), model.training
+    training = model.training
     try:
-        model.train(False)
-        hidden = decoder(input_ids=ids_T[None], use_cache=False).last_hidden_state
-        own = model(input_ids=ids_T[None], use_cache=False).logits.float()
-        model.train(True)
-        learning = model(input_ids=ids_T[None], use_cache=False).logits.float()
+        wrong = _try_parts(model, ids_T)
+    except (AttributeError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        wrong = f"cannot be divided into a decoder and a head ({first_line(error)})"
     finally:
         model.train(training)
-    for computed, problem in (
-        (head(hidden).float(), "changes its logits after the head"),
-        (learning, "computes otherwise while it learns"),
-    ):
-        if not torch.allclose(computed, own, atol=1e-3, rtol=1e-3):
-            raise UsageError(f"{type(model).__name__} {problem}: it cannot be trained here")
+    if wrong:
+        raise UsageError(f"{type(model).__name__} {wrong}: it cannot be trained here")
+
+
+def _try_parts(model: Any, ids_T: torch.Tensor) -> str:
+    """Return what is wrong with a model's parts; "" if nothing is."""
+    decoder, head = parts(model)
+    model.train(False)
+    hidden = decoder(input_ids=ids_T[None], use_cache=False).last_hidden_state
+    own = model(input_ids=ids_T[None], use_cache=False).logits
+    padded = decoder(input_ids=torch.cat([ids_T, ids_T])[None], use_cache=False).last_hidden_state
+    model.train(True)
+    learning = model(input_ids=ids_T[None], use_cache=False).logits
+    if not _same(head(hidden), own):
+        return "changes its logits after the head"
+    if not _same(padded[:, : len(ids_T)], hidden):
+        return "looks at later tokens"
+    return "" if _same(learning, own) else "computes otherwise while it learns"
+
+
+def _same(computed: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Return whether tensors are equal up to rounding; where both are no numbers they are."""
+    tolerance = SAME if wanted.dtype == torch.float32 else SAME_HALF
+    largest = float(wanted.float().nan_to_num(0, 0, 0).abs().max())
+    return torch.allclose(computed.float(), wanted.float(), atol=tolerance * (1 + largest), rtol=0, equal_nan=True)
 
 
 @torch.no_grad()
@@ -134,7 +172,10 @@ def why_not_shared(model: Any, ids_T: torch.Tensor) -> str:
     decoder, training = parts(model)[0], model.training
     model.train(False)
     try:
-        cache = getattr(decoder(input_ids=ids_T[None], use_cache=True), "past_key_values", None)
+        try:
+            cache = getattr(decoder(input_ids=ids_T[None], use_cache=True), "past_key_values", None)
+        except (IndexError, ValueError):  # a cache without layers, or whose layers have no length
+            cache = None
         if type(cache) is not DynamicCache or any(type(layer) is not DynamicLayer for layer in cache.layers):
             return "it does not look at all tokens before"
         return "" if reads_trees(decoder, ids_T) else "what it makes of a token changes"
@@ -144,7 +185,7 @@ def why_not_shared(model: Any, ids_T: torch.Tensor) -> str:
 
 @torch.no_grad()
 def reads_trees(decoder: Any, ids_T: torch.Tensor) -> bool:
-    """Return whether the decoder gives conversations in a tree the same hidden states as alone, up to `SAME`.
+    """Return whether the decoder gives conversations in a tree the same hidden states as alone.
 
     Tests three conversations with a shared prefix, made of these ids.
     """
@@ -158,6 +199,6 @@ def reads_trees(decoder: Any, ids_T: torch.Tensor) -> bool:
         return False
     for row, path in zip(tree.rows, tree.paths, strict=True):
         alone = decoder(input_ids=ids_T.new_tensor(rows[row])[None], use_cache=False).last_hidden_state[0]
-        if not torch.allclose(nodes[list(path)].float(), alone.float(), atol=SAME, rtol=SAME, equal_nan=True):
+        if not _same(nodes[list(path)], alone):
             return False
     return True

@@ -1,8 +1,8 @@
 """Attention of one packed step over a `SlotCache`, as a `transformers` attention function.
 
 A step is one row of N tokens from many conversations, back to back. The model's stock forward pass computes everything
-per token; only attention needs each token's position. Supports full and sliding-window causal attention. Not
-supported: attention sinks, soft caps, position biases and recurrent layers (`check_supported` refuses them).
+per token; only attention needs each token's position. Supports full and sliding-window causal attention, with soft caps
+(Gemma 2) and sinks (gpt-oss). Not supported: position biases and recurrent layers (`check_supported` refuses them).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from align_echo.errors import UsageError
+from align_echo.errors import AlignEchoError, UsageError, first_line
 from align_echo.models.local.memory import untouched_pages
 from align_echo.models.local.weights import without_plans
 
@@ -630,6 +630,39 @@ def _rows(parts: list[SlotPart], first: int, device: torch.device) -> _RowGroup:
     )
 
 
+@dataclass(frozen=True)
+class _Product:
+    """How scores become weights: their scale, a soft cap, and sinks [H] that take a part of each head's weight."""
+
+    scaling: float | None
+    softcap: float | None
+    sinks: torch.Tensor | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether torch computes it at once."""
+        return self.softcap is None and self.sinks is None
+
+    def attend(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Attend with queries [B, K, Q, D], Q those of each head with these keys, to keys and values [B, K, C, D]."""
+        if self.is_plain:
+            return scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=self.scaling)
+        scale = queries.shape[-1] ** -0.5 if self.scaling is None else self.scaling
+        scores = queries @ keys.transpose(-1, -2) * scale
+        if self.softcap is not None:
+            scores = torch.tanh(scores / self.softcap) * self.softcap
+        if mask is not None:
+            scores = scores + mask
+        if self.sinks is not None:
+            sinks = self.sinks.reshape(1, keys.shape[1], -1, 1)  # [1, K, H / K, 1]
+            sinks = sinks.repeat_interleave(queries.shape[2] // sinks.shape[2], dim=2).expand(len(scores), -1, -1, 1)
+            scores = torch.cat([scores, sinks.to(scores.dtype)], dim=-1)
+        weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(values.dtype)
+        return weights[..., : keys.shape[2]] @ values
+
+
 def slot_attention(
     module: torch.nn.Module,
     query: torch.Tensor,  # [1, H, N, D]
@@ -646,18 +679,19 @@ def slot_attention(
     **unused: object,
 ) -> tuple[torch.Tensor, None]:
     """Write the new keys and values and attend: [1, N, H, D]. Called by the model's layers."""
-    if softcap is not None or s_aux is not None or position_bias is not None:
-        raise UsageError("attention with soft caps, sinks or position biases is not supported")
+    if position_bias is not None:
+        raise UsageError("attention with position biases is not supported")
+    product = _Product(scaling, softcap, s_aux)
     keys, values = packed_step.cache.layer(int(module.layer_idx), key, value)  # type: ignore[arg-type]
     keys[packed_step.slots, :, packed_step.columns] = key[0].transpose(0, 1)
     values[packed_step.slots, :, packed_step.columns] = value[0].transpose(0, 1)
     window = sliding_window or 0
-    table = packed_step.table if not window and query.dtype == torch.float32 else None
+    table = packed_step.table if not window and query.dtype == torch.float32 and product.is_plain else None
     if table and table.rows == query.shape[2]:
         return table.attend(query, keys, values, scaling)[None], None
     first = packed_step.groups[0]
     if len(packed_step.groups) == 1 and isinstance(first, _RowGroup):
-        return _attend(first, query, keys, values, scaling, window)[None], None
+        return _attend(first, query, keys, values, product, window)[None].contiguous(), None
     out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])  # [N, H, D]
     if table:
         out[: table.rows] = table.attend(query, keys, values, scaling)
@@ -665,14 +699,14 @@ def slot_attention(
         if table and isinstance(group, _RowGroup) and group.end <= table.rows:
             continue
         if isinstance(group, _PaddedGroup):
-            out[group.places.flatten()] = _attend_padded(group, query, keys, values, scaling, window)
+            out[group.places.flatten()] = _attend_padded(group, query, keys, values, product, window)
         else:
-            out[group.first : group.end] = _attend(group, query, keys, values, scaling, window)
+            out[group.first : group.end] = _attend(group, query, keys, values, product, window)
     return out[None], None
 
 
 def _attend(
-    group: _RowGroup, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float | None, window: int
+    group: _RowGroup, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, product: _Product, window: int
 ) -> torch.Tensor:
     """Compute the group's part of the output, [tokens of the group, H, D]."""
     _, heads, _, size = query.shape
@@ -685,12 +719,11 @@ def _attend(
     else:
         queries = query[:, :, group.first : group.end]  # [1, H, T, D]
     # Treat heads with shared keys as queries of one head, so no keys are repeated.
-    out = scaled_dot_product_attention(
+    out = product.attend(
         queries.reshape(rows, shared, heads // shared * tokens, size),
         keys[group.low : group.high, :, : group.columns],
         values[group.low : group.high, :, : group.columns],
-        attn_mask=group.mask(window, query.dtype, heads // shared),
-        scale=scaling,
+        group.mask(window, query.dtype, heads // shared),
     ).reshape(rows, heads, tokens, -1)
     if tokens > 1:
         return out[0].transpose(0, 1)
@@ -702,24 +735,27 @@ def _attend_padded(
     query: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
-    scaling: float | None,
+    product: _Product,
     window: int,
 ) -> torch.Tensor:
     """Compute the output at the group's positions, including padding: [P * T, H, D]."""
     heads, shared = query.shape[1], keys.shape[1]
     count, tokens = group.places.shape
     queries = query[0][:, group.places].transpose(0, 1)  # [P, H, T, D]
-    out = scaled_dot_product_attention(
+    out = product.attend(
         queries.reshape(count, shared, heads // shared * tokens, -1),
         keys[:, :, : group.columns].index_select(0, group.slots),
         values[:, :, : group.columns].index_select(0, group.slots),
-        attn_mask=group.mask(window, query.dtype, heads // shared),
-        scale=scaling,
+        group.mask(window, query.dtype, heads // shared),
     )
     return out.reshape(count, heads, tokens, -1).transpose(1, 2).flatten(0, 1)
 
 
 # ---------------------------------------------------------------- models
+
+
+_STRANGE = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+"""Errors of models whose code is not as this attention needs it."""
 
 
 def use_slots(model: PreTrainedModel) -> str:
@@ -735,10 +771,11 @@ def use_slots(model: PreTrainedModel) -> str:
         _try_slots(model)
     except BaseException as error:
         model.set_attn_implementation(own)
-        if isinstance(error, TypeError) and "packed_step" in str(error):  # StableLM, Nemotron
-            why = "its layers pass no keywords on to its attention"
-            raise UsageError(f"{type(model).__name__} is not supported here ({why}): serve it with vllm") from None
-        raise
+        if isinstance(error, (AlignEchoError, torch.OutOfMemoryError)) or not isinstance(error, _STRANGE):
+            raise
+        is_deaf = isinstance(error, TypeError) and "packed_step" in str(error)  # StableLM, Nemotron
+        why = "its layers pass no keywords on to its attention" if is_deaf else first_line(error)
+        raise UsageError(f"{type(model).__name__} is not supported here ({why}): serve it with vllm") from None
     return own
 
 

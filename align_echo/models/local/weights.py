@@ -47,7 +47,7 @@ def without_plans() -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-_DROPPING = re.compile("drop|jitter", re.IGNORECASE)
+_DROPPING = re.compile("drop|^(input_)?jitter_noise$|^moe_jitter_eps$", re.IGNORECASE)
 
 
 def without_dropout(model: PreTrainedModel) -> None:

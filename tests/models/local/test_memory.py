@@ -53,9 +53,10 @@ def test_estimates_are_those_made_by_hand():
     assert need.token == 30 * 2 * 3 * 64 * 4 == 46_080
     assert need.conversation == 46_080 * 8192
     assert need.room(need.fixed + 10 * 46_080) == 10
-    layer = 10 * 576 + 3 * 15 * 64 + 4 * 1536
-    assert learning_activations(SMOLLM2, 1000, checkpointing=False) == 4 * 1000 * 30 * layer
-    assert learning_activations(SMOLLM2, 1000, checkpointing=True) == 4 * 1000 * (30 * 576 + layer)
+    layer, logits = 6 * 576 + 2 * 15 * 64 + 4 * 1536, 20 * 2**25
+    assert learning_activations(SMOLLM2, 1000, checkpointing=False) == 4 * 1000 * 30 * layer + logits
+    assert learning_activations(SMOLLM2, 1000, checkpointing=True) == 4 * 1000 * (30 * 576 + layer) + logits
+    assert learning_activations(SMOLLM2, 10, checkpointing=False) == 4 * 10 * 30 * layer + 20 * 10 * 49_152
 
 
 @pytest.mark.parametrize(("rooms", "words"), [(2, "2 of which fit at once"), (0.5, "which is cut at 2,048 to fit")])

@@ -411,8 +411,8 @@ def test_other_architectures_and_sliding_windows_are_computed_as_their_own_code_
 
 
 def test_a_model_whose_attention_is_not_supported_is_refused():
-    from transformers import Gemma2Config, Gemma2ForCausalLM
+    from transformers import BloomConfig, BloomForCausalLM
 
-    model = Gemma2ForCausalLM(Gemma2Config(**SMALL, num_key_value_heads=2, head_dim=16, sliding_window=8))
-    with pytest.raises(UsageError, match="soft caps"):
-        engine_of(model)
+    model = BloomForCausalLM(BloomConfig(vocab_size=300, hidden_size=32, n_layer=2, n_head=2))
+    with pytest.raises(UsageError, match="of a kind not supported here: serve it with vllm"):
+        engine_of(model, context=64)
