@@ -14,8 +14,8 @@ this if the agent's action named an object the engine never mentioned: no hint c
 exist.
 
 Each episode is watched alone, starting from a record fixed before the run (`interface/hints.py`), so results do not
-depend on other workers. Not covered: the effect of an action (`was_accepted` asks the environment), claims without a
-command, and rules shown up front.
+depend on other workers. Not covered: the effect of an action (`was_accepted` asks the environment: it took effect, was
+refused, or neither is known), claims without a command, and rules shown up front.
 """
 
 from __future__ import annotations
@@ -376,19 +376,24 @@ def _key(action: str) -> str:
 def was_accepted(
     env: TextEnv, before: EngineState, action: str, answer: str | None, same_answer: bool | None
 ) -> bool | None:
-    """Decide if the engine accepted the agent's action on this turn; None if unknown.
+    """Decide if the agent's action took effect on this turn (True) or was refused (False); None if unknown.
 
     The evidence, in this order: the score, the environment's own test of refusals, the admissible actions of `before`,
-    and whether the answer differs from an earlier refusal (`same_answer`).
+    and whether the answer differs from an earlier refusal (`same_answer`). An end without a gain is unknown, and so is
+    a page that stays where nothing is listed.
     """
     after = env.state
     if answer is None:
         return None
     if after.won or after.score > before.score:
         return True
-    if type(env).refuses is not TextEnv.refuses:
-        return not env.refuses(answer)
+    if env.declares_refusals and env.refuses(answer):
+        return False
+    if after.done or after.truncated:
+        return None
     possible = before.admissible_actions
+    if env.declares_refusals:
+        return None if possible is None and answer == before.observation else True
     if possible:
         read = env.as_read(action)
         listed = any(read == env.as_read(option) or same_action(action, option) for option in possible)

@@ -333,6 +333,9 @@ class PlainEnv(TextEnv):
         """Whether the declaration says which answers refuse."""
         return self._declared.is_invalid is not None
 
+    def refuses(self, observation: str) -> bool:
+        return self._declared.is_invalid is not None and self._declared.is_invalid(observation)
+
     @property
     def goal(self) -> str:
         return self._goal

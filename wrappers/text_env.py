@@ -187,6 +187,11 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         """Check if an observation says the engine refused the action; False if no text shows it."""
         return False
 
+    @property
+    def declares_refusals(self) -> bool:
+        """Whether the environment tells which observations refuse an action."""
+        return type(self).refuses is not TextEnv.refuses
+
     def explores(self, view: AgentView, action: str, observation: str | None = None) -> bool:
         """Check if an action searches: it looks in a new place for an object that the task needs.
 

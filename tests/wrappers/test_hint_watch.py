@@ -15,12 +15,14 @@ from align_echo.rollout.batches import run_episode, run_tasks
 from align_echo.rollout.session import Session
 from align_echo.types import AgentReply, AgentView, HintEvent, Step, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.hint_watch import was_accepted
 from align_echo.wrappers.text_env import EngineState
 from tests import annex_env
 from tests.align.room_world import SPEC as ROOM
 from tests.annex_env import AnnexEnv
 from tests.play import TASK, interface, source
 from tests.room_env import TASK_IDS, MuteEnv, RoomEnv, instead_of
+from tests.ticket_env import Desk
 
 ADDED = """
 obs, reward, done, info = env.step([agent_action])
@@ -397,3 +399,30 @@ def test_where_nothing_else_tells_the_engines_answers_do(hints, end):
     wrapped = AlignWrapper(AnnexEnv(30), made_for)
     trajectory = run_episode(wrapped, Obedient("sing"), annex_env.TASK_IDS[0], split="test")
     assert [step.observation for step in trajectory.steps if step.action == "sing"][-1] == end
+
+
+TURNS = [
+    (["open #1"], "", False),
+    (["open {0}"], "", True),
+    (["queue"], "", None),
+    (["open {0}", "tag {0} wrong"], "", False),
+    (["open {0}", "tag {0} {1}", "close {0}"], "won", True),
+    (["open {0}", "tag {0} {2}", "close {0}"], "lost", None),
+]
+
+
+@pytest.mark.parametrize(("actions", "end", "wanted"), TURNS)
+def test_an_action_took_effect_was_refused_or_neither_is_known(actions: list[str], end: str, wanted: bool | None):
+    """A page that stays and an end without a gain say nothing."""
+    desk = align_echo.TextEnvironment(Desk, step_limit=9, action_format=Desk.format, is_invalid=Desk.refusal.__eq__)
+    env = desk.spec("desk").make_env(split="train", data_root=None, step_limit=9)
+    env.reset(options={"task": "0"})
+    plain = Desk()
+    plain.reset(seed=0)
+    about = plain.about[plain.target]
+    other = next(topic for topic in Desk.topics if topic != about)
+    for action in actions:
+        said, before = action.format(plain.target, about, other), env.state
+        env.step(said)
+    assert (env.state.won, env.over) == (end == "won", end != "")
+    assert was_accepted(env, before, said, env.state.observation, None) is wanted
