@@ -2,7 +2,8 @@
 
 A message that tells an agent to send something is true if the action that it is about works after that. It is false if
 what it says is refused, or if the action is refused as before and nothing more is said. It is unknown if the episode
-ends, or if an answer cannot be read. "No effect" is true if the page stays.
+ends, if an answer cannot be read, or if it is about the wording alone, by which the action is still refused. "No
+effect" is true if the page stays.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ CHAIN = 5
 
 MOST_EXAMPLES = 5
 """False messages that are written down."""
+
+WORDING = "This action is written "
+"""What begins a message about the wording alone."""
+
+BLANK = "..."
+"""What stands in an action for what a message does not know: it cannot be sent."""
 
 _ORDER = re.compile(r"(?:need to|help to:?) `([^`]+)`|(?:Write|is written) `([^`]+)`")
 _IDLE = re.compile(r"No effect here: ([^\n]*?)\.(?=\s|$)")
@@ -81,8 +88,9 @@ def count_message(count: MessageCount, trial: MessageTrial, message: str, where:
         idle.append(trial.action)
         count.add(trial.was_idle(), f"{where} had an effect")
     orders = list(read_orders(message))
-    if orders:
-        count.add(trial.follow(*orders[0]), f"{where}: {message}")
+    if orders and BLANK not in orders[0][0]:
+        worked = trial.follow(*orders[0])
+        count.add(worked or (None if WORDING in message else worked), f"{where}: {message}")
     elif not idle:
         count.counts["untried"] += 1
 

@@ -234,6 +234,11 @@ def kind_name(value: JsonValue) -> str:
     return _DIGITS.sub("0", value.lower()) if isinstance(value, str) else ""
 
 
+def shape_name(value: str) -> str:
+    """Return the shape of a name: any letters as a, any number as 0, its signs as they are."""
+    return re.sub(r"[^\W\d_]+", "a", _DIGITS.sub("0", value))
+
+
 def parse_call(text: str) -> tuple[str, dict[str, JsonValue]] | None:
     """Return the tool and the arguments of a JSON tool call; None for other text."""
     call = _loaded(text) if text.startswith("{") else None
@@ -451,6 +456,18 @@ def build_name_pattern(names: Iterable[str]) -> str:
             node = node.setdefault(r"\d+" if part.isdigit() else re.escape(part), {})
         node[""] = {}
     return rf"(?<!\w)(?:{_written(letters)})(?!\w)" if letters else r"(?!)"
+
+
+def build_shape_pattern(names: Iterable[str]) -> str:
+    """Build a regular expression, without groups, for names of the shapes in which names come that differ in letters;
+    of one word with a number."""
+    kinds: dict[str, set[str]] = {}
+    for name in names:
+        if " " not in name and len(name) <= LONGEST_NAME:
+            kinds.setdefault(shape_name(name), set()).add(kind_name(name))
+    shapes = [shape for shape, members in sorted(kinds.items()) if "a" in shape and "0" in shape and len(members) >= 3]
+    parts = (re.escape(shape).replace("0", r"\d+").replace("a", r"[^\W\d_]+") for shape in shapes)
+    return rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)" if shapes else ""
 
 
 def _written(letters: dict[str, Any]) -> str:

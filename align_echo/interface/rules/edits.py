@@ -27,6 +27,9 @@ MOST_FORMS = 12
 """Maximum other forms that a wrong form is tried as."""
 
 
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
 class Edit(Frozen):
     """Edit of an action. `slot` is the argument, -1 for the whole action.
 
@@ -230,6 +233,7 @@ def _signs(value: str, texts: str, known: Iterable[JsonValue]) -> list[str]:
     """Return the signs around a value: "#{}" if the texts have the value with #, or if all known values begin so."""
     before, after = r"(?<!\w)[^\w\s\"'`]{0,2}", r"[^\w\s\"'`,.;:)\]}]{0,2}(?!\w)"
     signs = {each[0].replace(value, "{}") for each in re.finditer(before + re.escape(value) + after, texts)}
+    signs |= {f"{sign}{_CLOSING[sign[-3]]}" for sign in signs if len(sign) > 2 and sign[-3] in _CLOSING}
     words = [each for each in known if isinstance(each, str)]
     firsts = {each[:1] for each in words}
     if len(words) > 1 and len(firsts) == 1 and not next(iter(firsts)).isalnum():

@@ -225,9 +225,11 @@ class RuleRuntime:
 
     def _first(self, turn: HeardAnswer, rules: tuple[NeedsFirst, ...], step: ActionTree) -> Advice:
         pairs = zip(rules[-1].terms, step.arguments, strict=True)
-        arguments = tuple("..." if term is None else value for term, value in pairs)
+        free = [value is None and (term is None or term.by != "") for term, value in pairs]
+        blank = zip(free, step.arguments, strict=True)
+        arguments = tuple("..." if is_free else value for is_free, value in blank)
         written = self.grammar.write(step._replace(arguments=arguments))
-        return Advice(self._fill(rules[-1].say, turn, written), rules, "" if None in rules[-1].terms else written)
+        return Advice(self._fill(rules[-1].say, turn, written), rules, "" if any(free) else written)
 
     def _needed(
         self, tree: ActionTree, depth: int, answer: str | None = None
@@ -238,7 +240,7 @@ class RuleRuntime:
                 continue
             if self._is_silent(rule, tree) or (rule.at_times and answer is None):
                 continue
-            step = self.step(rule.step, rule.terms, tree)
+            step = self._find_step(rule, tree)
             if step is None or not self._is_known(step) or not (self._makes_sense(step) and self._makes_sense(tree)):
                 continue
             step = step._replace(arguments=tuple(map(self._as_read, step.arguments)))
@@ -275,6 +277,12 @@ class RuleRuntime:
         wanted = zip(values, terms, strict=True)
         missing = any(value is None and term is not None and term.slot >= 0 for value, term in wanted)
         return None if missing else ActionTree(form, values)
+
+    def _find_step(self, rule: NeedsFirst, tree: ActionTree) -> ActionTree | None:
+        """Return a rule's step; None in place of a name that belongs to an argument and is not known yet."""
+        step = self.step(rule.step, rule.terms, tree)
+        known = tuple(None if term and term.by else term for term in rule.terms)
+        return step if step is not None or known == rule.terms else self.step(rule.step, known, tree)
 
     def _as_read(self, value: JsonValue) -> JsonValue:
         """Return a name in the letters in which it was read; as it is where it was read so, or nowhere.
@@ -367,7 +375,7 @@ class RuleRuntime:
     def _makes_sense(self, tree: ActionTree) -> bool:
         """Check that the action took effect with names of these kinds, where the kinds are known."""
         pairs = zip(self._kinds.get(tree.form, ()), tree.arguments, strict=False)
-        return all(not kinds or kind_name(value) in kinds for kinds, value in pairs)
+        return all(not kinds or value is None or kind_name(value) in kinds for kinds, value in pairs)
 
     def _names_another(self, tree: ActionTree) -> bool:
         """Whether a tool's argument is known in this episode as another one's, and not as its own."""

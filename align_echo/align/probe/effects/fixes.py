@@ -11,13 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import JsonValue
 
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.lab import LabState
-from align_echo.interface.rules.actions import ActionTree, Term, fill, kind_name, text_of
+from align_echo.interface.rules.actions import ActionTree, Term, fill, kind_name, shape_name, text_of
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.edits import Edit, apply_edit, propose_edits
 from align_echo.interface.rules.model import Condition, NeedsFirst, Rule, RuleSet, SayInstead
@@ -70,6 +70,8 @@ MAY_HELP = "It may help to `{step}`."
 MOST_WRONG = 0.2
 """Share of the fixed actions for which it may hold."""
 
+
+_KINDS: tuple[Literal["done", "latest"], ...] = ("done", "latest")
 
 Step = tuple[str, tuple[Term, ...]]
 """Form of a step, and where its arguments come from."""
@@ -158,24 +160,29 @@ class FixSearch:
 
     def _learn_kinds(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         """Return the kinds of each argument's names that took effect, of tools by its name; none if most came once."""
+        tasks = {form: [*self._count_tasks(form)] for form in self.values}
         kinds = {
             form: tuple(map(_repeated_kinds, slots))
-            for form, slots in self.values.items()
+            for form, slots in tasks.items()
             if slots and self.observer.acts(form)
         }
         tools = [form for form in self.grammar.forms.values() if form.tool and form.arguments]
         named: dict[str, Counter[str]] = defaultdict(Counter)
         for form in tools:
-            for slot, counts in enumerate(self.values.get(form.name, ())):
-                tasks = {text: len(self._value_tasks[form.name, slot, text]) for text in counts}
-                named[form.arguments[slot]] += Counter(tasks)
+            for name, counts in zip(form.arguments, tasks.get(form.name, ()), strict=False):
+                named[name] += counts
         by_name = {name: self._kinds_of_texts(counts) for name, counts in named.items()}
         return kinds | {form.name: tuple(by_name.get(name, ()) for name in form.arguments) for form in tools}
 
+    def _count_tasks(self, form: str) -> Iterator[Counter[str]]:
+        """Yield, for each argument of a form, in how many tasks each of its names took effect."""
+        for slot, counts in enumerate(self.values[form]):
+            yield Counter({text: len(self._value_tasks[form, slot, text]) for text in counts})
+
     def _kinds_of_texts(self, counts: Counter[str]) -> tuple[str, ...]:
-        """Return the kinds of an argument that nearly always is a text; none for another one."""
+        """Return the kinds of an argument that mostly is a text; none for another one."""
         texts = Counter({text: count for text, count in counts.items() if isinstance(self.as_value[text], str)})
-        return _repeated_kinds(texts) if texts.total() >= MIN_HELD * counts.total() else ()
+        return _repeated_kinds(texts) if 2 * texts.total() >= counts.total() else ()
 
     def known_values(self, form: str) -> dict[int, list[JsonValue]]:
         """Return the values of each argument that worked, the most frequent first."""
@@ -316,8 +323,7 @@ class FixSearch:
         if not helped and self.observer.lists:
             helped = [tree for tree in self._said_steps(instance) if self.leads_to(instance, tree)]
         if not helped:
-            near = self.steps_near(instance, read_texts(instance.state))
-            helped = [tree for tree in near if self.leads_to(instance, tree)]
+            helped = [*self.steps_that_help(instance)]
         for tree in helped:
             self.observer.confirmed[instance.tree.form].add(refusal)
             for terms in list_terms(tree, instance.tree, runtime):
@@ -330,7 +336,7 @@ class FixSearch:
         known = {edit for edit, fixed in every if len(fixed) >= MIN_FIXED}
         for edit in sorted(known, key=lambda edit: edit.model_dump_json())[:HELPED_BEFORE]:
             edited = self._edited(edit, instance, read_texts(instance.state))
-            if edited is None or self.observer.answer(edited) == refusal:
+            if edited is None:
                 continue
             also = self.observer.answer(edited)
             if self._try_edits(edited, also, fixes) or self._try_steps(edited, also, fixes):
@@ -476,6 +482,11 @@ class FixSearch:
                         count += 1
                         yield tree
 
+    def steps_that_help(self, instance: Instance) -> Iterator[ActionTree]:
+        """Yield the near steps after which a refused action works."""
+        near = self.steps_near(instance, read_texts(instance.state))
+        return (tree for tree in near if self.leads_to(instance, tree))
+
     def _own_values(self, tree: ActionTree, form: str, slot: int) -> list[str]:
         """Return an action's arguments that may be an argument of another form, between tools by its name."""
         known, other = self.grammar.forms[tree.form], self.grammar.forms[form]
@@ -493,6 +504,9 @@ class FixSearch:
         lower = texts.lower()
         worked = [name for name in worked if name.lower() in lower]
         names = dict.fromkeys(self.observer.name.findall(texts))
+        shapes = set(map(shape_name, counts[slot])) if slot < len(counts) else set[str]()
+        if self.grammar.forms[form].tool and shapes:
+            return [*worked, *(name for name in names if shape_name(name) in shapes and name not in worked)]
         met = self._met if worked else frozenset[str]()
         return [*worked, *(name for name in names if name not in met and name not in worked)]
 
@@ -573,23 +587,22 @@ class FixSearch:
         return self.observer.acts(form) or len(actions) < 2 or len(texts) > 1
 
     def _step_rules(self, form: str, fixes: Fixes) -> Iterator[NeedsFirst]:
-        working = self._working(form)
-        for (step, terms), fixed in _cover(fixes.steps):
-            condition = self._condition(step, terms, working, fixed)
-            at_times = condition is None and self.observer.lists
-            if at_times:
-                condition = Condition(kind="done", form=step, terms=terms)
-            if condition is not None:
-                first = fill(self._blank(step), [write_term(term) for term in terms])
-                text = f"Before `{self.name(form)}` you {'may have to' if at_times else 'need to'} `{first}`"
-                text += "".join(belonging_in_words(term) for term in terms if term.by)
-                unless = [condition]
-                if (step, terms) in fixes.order:
-                    earlier, given = fixes.order[step, terms]
-                    unless.append(Condition(kind="done", form=earlier, terms=given, negated=True))
-                answers = self._answers(fixed)
-                rule = NeedsFirst(form=form, answers=answers, step=step, terms=terms, unless=tuple(unless), text=text)
-                yield rule.model_copy(update={"at_times": True, "say": MAY_HELP}) if at_times else rule
+        conditions = self._conditions(form, fixes)
+        possible = fixes.steps if self.observer.lists else {key: fixes.steps[key] for key in conditions}
+        for (step, terms), fixed in _cover(possible):
+            condition = conditions.get((step, terms))
+            at_times = condition is None
+            condition = condition or Condition(kind="done", form=step, terms=terms)
+            first = fill(self._blank(step), [write_term(term) for term in terms])
+            text = f"Before `{self.name(form)}` you {'may have to' if at_times else 'need to'} `{first}`"
+            text += "".join(belonging_in_words(term) for term in terms if term.by)
+            unless = [condition]
+            if (step, terms) in fixes.order:
+                earlier, given = fixes.order[step, terms]
+                unless.append(Condition(kind="done", form=earlier, terms=given, negated=True))
+            answers = self._answers(fixed)
+            rule = NeedsFirst(form=form, answers=answers, step=step, terms=terms, unless=tuple(unless), text=text)
+            yield rule.model_copy(update={"at_times": True, "say": MAY_HELP}) if at_times else rule
 
     def _working(self, form: str) -> list[Instance]:
         """Return the actions of a form that took effect, by their ways, so that each way is followed once."""
@@ -602,18 +615,28 @@ class FixSearch:
         ]
         return sorted(working, key=lambda each: (each.state.task_id, each.state.actions))
 
-    def _condition(
-        self, step: str, terms: tuple[Term, ...], working: Sequence[Instance], fixed: Sequence[Instance]
-    ) -> Condition | None:
-        """Return the condition that holds for the working actions and not for the fixed ones; None without."""
-        conditions = [Condition(kind=kind, form=step, terms=terms) for kind in ("done", "latest")]
-        held, wrong = (self._count_held(conditions, instances) for instances in (working, fixed))
-        fits = [
-            (wrong[number], number)
-            for number in range(len(conditions))
-            if held[number] >= MIN_HELD * len(working) and wrong[number] <= MOST_WRONG * len(fixed)
-        ]
-        return conditions[min(fits)[1]] if fits else None
+    def _conditions(self, form: str, fixes: Fixes) -> dict[Step, Condition]:
+        """Return the condition of each step that helped often, which holds for the working actions, not the fixed ones.
+
+        A name that belongs to an argument may be the best one and not the only one: then the condition admits any.
+        """
+        steps = {key: fixed for key, fixed in fixes.steps.items() if _is_enough(fixed)}
+        ways: dict[Step, list[Condition]] = {}
+        for step, terms in steps:
+            free = tuple(None if term.by else term for term in terms)
+            given = dict.fromkeys([terms, free])
+            ways[step, terms] = [Condition(kind=kind, form=step, terms=each) for each in given for kind in _KINDS]
+        every = [condition for conditions in ways.values() for condition in conditions]
+        working = self._working(form)
+        held = dict(zip(every, self._count_held(every, working), strict=True))
+        chosen: dict[Step, Condition] = {}
+        for key, conditions in ways.items():
+            fit = [each for each in conditions if held[each] >= MIN_HELD * len(working)]
+            wrong = self._count_held(fit, steps[key])
+            few = [pair for pair in enumerate(wrong) if pair[1] <= MOST_WRONG * len(steps[key])]
+            if few:
+                chosen[key] = fit[min(few, key=lambda pair: pair[1])[0]]
+        return chosen
 
     def _count_held(self, conditions: Sequence[Condition], instances: Sequence[Instance]) -> list[int]:
         """Return for how many actions each condition holds in their states."""

@@ -16,7 +16,15 @@ from pydantic import JsonValue
 from align_echo.align.probe.effects.outcomes import Observer, distinct_actions, episode_texts
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import find_names, is_numbered, learn_names, skeleton, with_neighbours
-from align_echo.interface.rules.actions import ActionGrammar, Form, build_name_pattern, parse_call, seen_forms, text_of
+from align_echo.interface.rules.actions import (
+    ActionGrammar,
+    Form,
+    build_name_pattern,
+    build_shape_pattern,
+    parse_call,
+    seen_forms,
+    text_of,
+)
 from align_echo.interface.rules.vocabulary import NUMBERED, name_pattern
 from align_echo.types import Trajectory
 
@@ -58,8 +66,22 @@ def learn_vocabulary(
     known = [*declared, *forms]
     names = {re.sub(r"\d+", "0", each) for action in unread for each in re.findall(name, action)} if name else set()
     grammar = ActionGrammar(known, names)
+    if spoken or listed:
+        shapes = build_shape_pattern(each for action in spoken for each in action.split())
+    else:  # tool calls alone
+        name, shapes = _names_in_calls(played, texts)
+    name = "|".join(filter(None, (shapes, name)))
     further = seen_forms([action for action in distinct_actions(played) if grammar.read(action) is None], known)
     return FormVocabulary([*known, *further], name, tuple(sorted(names)))
+
+
+def _names_in_calls(played: Sequence[Trajectory], texts: Sequence[str]) -> tuple[str, str]:
+    """Return the regular expressions of the arguments in agents' calls that texts name, and of their shapes."""
+    printed = "\n".join(texts).lower()
+    calls = filter(None, (parse_call(action.strip()) for action in distinct_actions(played)))
+    values = {each for _, given in calls for each in given.values() if isinstance(each, str) and each}
+    names = {each for each in values if each.lower() in printed}
+    return build_name_pattern(names) if names else "", build_shape_pattern(names)
 
 
 def _arguments(grammar: ActionGrammar, action: str) -> tuple[JsonValue, ...]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.fixes import FixSearch
+from align_echo.align.probe.effects.fixes import WORDED, FixSearch
 from align_echo.align.probe.effects.forms import find_sign, learn_vocabulary
 from align_echo.align.probe.effects.outcomes import Instance, Observer, count_repeats, episode_actions, episode_texts
 from align_echo.align.probe.effects.proposals import PageRecord, add_undoing, cut_short, plain_rules
@@ -17,7 +17,7 @@ from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.rule_file import report
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, declared_values, drop_examples
 from align_echo.interface.rules.answers import fit_reader
-from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit
+from align_echo.interface.rules.model import Rule, RuleSet, SayInstead, TurnLimit
 from align_echo.types import Misalignment, Trajectory
 
 ROUNDS = 3
@@ -90,6 +90,8 @@ def _search(
 ) -> None:
     """Play the episodes again, and search what helps where an action was refused. Raises `BudgetSpentError`."""
     observer, played = search.observer, list[Instance]()
+    for trajectory in (*won, *failed):
+        observer.hear(trajectory)
     for number, trajectory in enumerate([*won, *failed]):
         say(f"playing what was refused: episode {number + 1} of {len(failed) + len(won)}")
         instances = list(observer.replay(trajectory))
@@ -133,12 +135,16 @@ def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
 
 def _misalignment(rules: RuleSet, rule: Rule, book: TrialBook) -> Misalignment:
     example = book.examples[rule.model_dump_json()]
+    if isinstance(rule, SayInstead) and book.hopeless[rule.model_dump_json()]:
+        said: Rule = rule.model_copy(update={"say": WORDED})  # the edited action may be refused as before
+    else:
+        said = rule
     return report(
         rule.text,
         example,
         book.evidence(rule),
-        rules.model_copy(update={"rules": (rule,)}),
+        rules.model_copy(update={"rules": (said,)}),
         kind=getattr(rule, "form", "") or ANY_ACTION,
         intent=f"`{example[1]}` at once",
-        feedback=rule.say,
+        feedback=said.say,
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, text_of
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, kind_name, text_of
 from align_echo.interface.rules.answers import SAME, AnswerReader
 from align_echo.types import Trajectory
 
@@ -80,7 +80,7 @@ class Observer:
     `by_chance` holds the answers that refuse by chance. `goals` holds the actions and answers that ended the episodes
     agents won; rewards are not read. `name` is the regular expression of names in texts. `possible` holds an example
     of each action that the engine listed, by task; `moving` the forms after which it listed others. `said_forms` and
-    `said_names` are those of agents, the names by task.
+    `said_names` are those of agents, the names by task; `said` holds an example of each form, by the kinds of names.
     """
 
     def __init__(self, lab: Lab, grammar: ActionGrammar, reader: AnswerReader, name: str = "") -> None:
@@ -99,6 +99,7 @@ class Observer:
         self.by_chance: set[str] = set()
         self.possible: dict[tuple[str, str], tuple[ActionTree, LabState]] = {}
         self.moving: set[str] = set()
+        self.said: dict[str, dict[tuple[str, ...], ActionTree]] = defaultdict(dict)
         self.said_forms: set[str] = set()
         self.said_names: dict[str, set[str]] = defaultdict(set)
         self._possible_forms: set[str] = set()
@@ -231,15 +232,33 @@ class Observer:
         return action if reading is None else self.grammar.write(reading.tree)
 
     def _on_same_names(self, form: str, tree: ActionTree) -> ActionTree | None:
-        """Return an action of another form on an action's names, between tools by the names of arguments."""
+        """Return an action of another form on an action's names, between tools by the names of arguments; where it has
+        others too, they are as agents said them."""
         other, known = self.grammar.forms[form], self.grammar.forms[tree.form]
         if not other.slots and form == tree.form:
             return None
         if not (other.tool and known.tool):
-            return ActionTree(form, tree.arguments[: other.slots]) if other.slots <= known.slots else None
+            few = other.slots <= known.slots
+            return ActionTree(form, tree.arguments[: other.slots]) if few else self._as_said(form, tree)
         named = dict(zip(known.arguments, tree.arguments, strict=False))
         values = tuple(named.get(name) for name in other.arguments)
-        return None if None in values else ActionTree(form, values)
+        return self._as_said(form, tree) if None in values else ActionTree(form, values)
+
+    def _as_said(self, form: str, tree: ActionTree) -> ActionTree | None:
+        """Return an action of a form as agents said it, with an action's names in place of names of their kinds."""
+        own = {kind: value for value in tree.arguments if (kind := kind_name(value))}
+        for kinds, said in self.said[form].items():
+            if own.keys() & set(kinds):
+                pairs = zip(kinds, said.arguments, strict=True)
+                return ActionTree(form, tuple(own.get(kind, value) for kind, value in pairs))
+        return None
+
+    def hear(self, trajectory: Trajectory) -> None:
+        """Take an example of each form, by the kinds of its names, from an agent's actions."""
+        for step in trajectory.steps:
+            reading = self.grammar.read(step.action or "")
+            if reading is not None:
+                self.said[reading.tree.form][tuple(map(kind_name, reading.tree.arguments))] = reading.tree
 
     def goes_on(self, action: str) -> bool:
         """Whether an action's form did not always end the episode."""

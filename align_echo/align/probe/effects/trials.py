@@ -40,6 +40,9 @@ from align_echo.types import Evidence
 MIN_TESTS, MIN_TASKS = 8, 3
 """Trials, and tasks, that a rule must stand without a failure."""
 
+MANY = 40
+"""Trials of a rule about silence or locks after which each further task has one."""
+
 MIN_HOPELESS = 2
 """Cases in which nothing could help, for which an exception is looked for."""
 
@@ -161,6 +164,11 @@ class TrialBook:
         key = rule.model_dump_json()
         instance = next((instance for instance, _ in self.hopeless[key]), None)
         return self.failed.get(key, "") or (f"{instance.state.task_id}: {instance.action}" if instance else ": ")
+
+    def has_many(self, rule: Rule, task_id: str) -> bool:
+        """Whether a rule, whose trials take many steps, was tried in a task and often enough in all."""
+        key = rule.model_dump_json()
+        return self.passed[key] >= MANY and task_id in self.tasks[key]
 
     def may_stand(self, rule: Rule) -> bool:
         """Whether a rule was never wrong and spoke in enough tasks, although an end may have left that undecided."""
@@ -396,13 +404,14 @@ def _write_as(action: str, reading: Reading, tree: ActionTree, grammar: ActionGr
 
 
 def _before_edit(value: JsonValue, search: FixSearch, rules: RuleSet, form: str, slot: int) -> JsonValue:
-    """Return a tool's argument as it is before an edit that a rule advises, for this or an argument of its name."""
+    """Return an argument as it is before an edit that a rule advises, for this or a tool's argument of its name."""
     names = search.grammar.forms[form].arguments
     for rule in rules.rules:
-        if not isinstance(rule, SayInstead) or not names:
+        if not isinstance(rule, SayInstead):
             continue
         edit, others = rule.edit, search.grammar.forms[rule.form].arguments
-        if edit.slot < 0 or others[edit.slot : edit.slot + 1] == names[slot : slot + 1]:
+        alike = edit.slot >= 0 and others[edit.slot : edit.slot + 1] == names[slot : slot + 1]
+        if alike if names else (rule.form, edit.slot) == (form, slot):
             value = undo_edit(edit, value)
     return value
 
@@ -429,6 +438,8 @@ def _try_advice(search: FixSearch, rules: RuleSet, instance: Instance, advice: A
     """Do what a message says in copies of the state, and count the trial for its rules."""
     observer = search.observer
     for rule in advice.rules:
+        if isinstance(rule, NothingChanged | LockedAfter) and book.has_many(rule, instance.state.task_id):
+            continue
         if isinstance(rule, NothingChanged):
             changed = observer.changed(instance)
             if changed is not None:
@@ -463,7 +474,7 @@ def _try_wording(search: FixSearch, rule: SayInstead, instance: Instance, book: 
 
 def _helped(search: FixSearch, instance: Instance) -> bool:
     """Whether some other action makes a locked action possible again."""
-    return any(search.leads_to(instance, step) for step in search.steps_near(instance, read_texts(instance.state)))
+    return any(True for _ in search.steps_that_help(instance))
 
 
 def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advice, book: TrialBook) -> None:
@@ -496,8 +507,8 @@ def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advic
             if observer.is_near_end(tried):
                 return
             if observer.answer(tried) == observer.answer(at):
-                took_effect = False
-                break
+                _count_refused_edit(search, rules, rule, at, tried, book)
+                return
             runtime = search.runtime_at(tried.state, rules)
             advice, at = runtime.advise(runtime.hear(tried.action, tried.child.observation)), tried
             if not advice.step:
@@ -529,6 +540,29 @@ def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advic
         book.hopeless[rule.model_dump_json()].append((where, edited or where.tree))
 
 
+def _count_refused_edit(
+    search: FixSearch, rules: RuleSet, rule: Rule, at: Instance, tried: Instance, book: TrialBook
+) -> None:
+    """Count an edited action that is refused as before: a failure, unless it lacks a step that helps it alone.
+
+    One refusal may have many causes. If nothing helps, or if it took effect before, this says nothing.
+    """
+    again = _took_effect(search, rules, tried)
+    helped = None if again else next(search.steps_that_help(tried), None)
+    if helped is not None and search.leads_to(at, helped):
+        book.count([rule], at, passed=False, tree=tried.tree)
+    elif again or (helped is None and search.find_pair(tried) is None):
+        book.count_unknown(rule)
+        book.hopeless[rule.model_dump_json()].append((at, tried.tree))
+
+
+def _took_effect(search: FixSearch, rules: RuleSet, instance: Instance) -> bool:
+    """Whether an action took effect on the way to its state."""
+    own = tuple(Term(slot=slot) for slot in range(len(instance.tree.arguments)))
+    done = Condition(kind="done", form=instance.tree.form, terms=own)
+    return search.runtime_at(instance.state, rules).holds(done, instance.tree)
+
+
 def _is_refused(observer: Observer, rules: RuleSet, tried: Instance) -> bool:
     """Whether an action was refused as the rules know it, or only showed an earlier page again."""
     refused = observer.answer(tried) in rules.refusals.get(tried.tree.form, ())
@@ -550,9 +584,7 @@ def _send_step(search: FixSearch, rules: RuleSet, state: LabState, action: str) 
 
 def _was_possible(search: FixSearch, rules: RuleSet, instance: Instance) -> bool:
     """Whether a refused action took effect before, or would after one or two others: else no message could help."""
-    own = tuple(Term(slot=slot) for slot in range(len(instance.tree.arguments)))
-    done = Condition(kind="done", form=instance.tree.form, terms=own)
-    if search.runtime_at(instance.state, rules).holds(done, instance.tree):
+    if _took_effect(search, rules, instance):
         return True
     return _helped(search, instance) or search.find_pair(instance) is not None
 
