@@ -76,6 +76,7 @@ $(VLLM_STAMP): pyproject.toml
 
 vllm-check: $(VLLM_STAMP)
 	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py tests/train/test_serving_live.py
+	$(VLLM)/bin/python -m pytest tests/models/local/test_served_games.py -k vllm
 
 # Whatever torch is there is used: PYTHON is the interpreter of an environment that has it.
 gpu-check:
