@@ -101,6 +101,23 @@ def test_sampled_calls_stay_in_the_history_as_the_template_writes_them(family):
         encoder.conversation(chat)
 
 
+@pytest.mark.parametrize("family", ["qwen2.5", "llama-3.1"])
+def test_a_sampled_call_keeps_the_ids_that_were_drawn(family):
+    encoder = ChatEncoder(tool_tokenizer(family))
+    text = CALLS[family].replace("{}", "go to cabinet 1")
+    whole = tokenizer_ids(encoder, text)
+    drawn = [piece for part in text.split("cabinet") for piece in tokenizer_ids(encoder, part)]
+    middle = len(tokenizer_ids(encoder, text.split("cabinet")[0]))
+    drawn[middle:middle] = [number for letter in "cabinet" for number in tokenizer_ids(encoder, letter)]
+    assert tuple(drawn) != whole
+    before, gained = encoder.conversation(CHAT[:2])
+    tokens = Tokens(start=0, context_ids=gained, sampled_ids=(*drawn, encoder.end_id), logprobs=())
+    beside, (call,) = encoder.read_calls(encoder.text(tokens.sampled_ids))
+    reply = Message(role="assistant", content=beside.strip(), call=call, tokens=tokens)
+    before, gained = encoder.conversation([*CHAT[:2], reply, Message(role="tool", content="A mug.", call=call)])
+    assert before[-len(tokens.sampled_ids) :] == tokens.sampled_ids
+
+
 REPLIES = {
     "Hermes, Qwen2.5, Qwen3, SmolLM3": [
         ('I look.\n<tool_call>{"name": "act", "arguments": {"a": 1}}</tool_call>', "I look.\n", [("act", '{"a": 1}')]),
