@@ -1,12 +1,14 @@
-"""Rollouts on ALFWorld, four ways side by side: `python -m studies.rollout [--batch N] [--turns N] [--rounds N]`.
+"""Rollouts on ALFWorld, five ways side by side: `python -m studies.rollout [--model NAME] [--batch N] [--turns N]`.
 
-    ours       `run_tasks` with a `LocalModel` on `TransformersEngine`: only what is new is computed, slots are refilled
-    processes  the same with the model in two processes (`--workers processes:2`)
-    prefill    each turn every whole conversation through `generate`, with left padding and the same token ids
-    trl        TRL's own multi-turn generation: `GRPOTrainer` with `environment_factory`, its `_generate`, no training
+    ours        `run_tasks` with a `LocalModel` on `TransformersEngine`: only what is new is computed, slots are refilled
+    processes   the same with the model in two processes (`--workers processes:2`)
+    prefill     each turn every whole conversation through `generate`, with left padding and the same token ids
+    continuous  the same as `prefill`, by transformers' continuous batching
+    trl         TRL's own multi-turn generation: `GRPOTrainer` with `environment_factory`, its `_generate`, no training
 
-All play the same tasks with copies of the pocket model, at temperature 1, as many conversations at once (for each
-process), float32. Each round has tasks of its own and takes the arms in another order; a first round is not counted.
+All play the same tasks with copies of the pocket model (`--model`: of another), at temperature 1, as many conversations
+at once (for each process), float32. Each round has tasks of its own and takes the arms in another order; a first round
+is not counted.
 With TRL a reply counts as a call of its tool whatever it says, and resets and rewards are not timed; it records no
 log-probabilities, ours does.
 
@@ -27,23 +29,26 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 import align_echo
 from align_echo.agents.reasoning import Vanilla
 from align_echo.models import ScriptedModel
+from align_echo.models.choosing import find_files, read_name
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine_process import EngineGroup, EngineSettings, ProcessEngine
+from align_echo.models.local.loading import load_tokenizer
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.rollout.batches import run_tasks
 from align_echo.rollout.session import base_env, extend, start_view, take_turn
 from align_echo.types import AgentReply, AgentView, Message
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv
+from studies.gpu_check.engines import continuous
 from studies.pocket_model import pocket_model
 from studies.rounds import Round, Watch, at_least_one, rate, rates, shortened
 
@@ -190,6 +195,23 @@ class Prefill:
         seat.ids += [*reply, *self._encoder.continuation([Message(role="user", content=step.observation)], closed)]
 
 
+class Continuous(Prefill):
+    """Each turn, the whole conversations through transformers' continuous batching."""
+
+    def __call__(self, tasks: Sequence[str], seed: int) -> Round:
+        make: Any = GenerationConfig
+        sampling = make(
+            do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=self._setting.reply_tokens,
+            eos_token_id=list(self._encoder.stop_ids), pad_token_id=self._setting.tokenizer.pad_token_id,
+        )  # fmt: skip
+        given = (self._model, self._setting.batch, self._setting.reply_tokens, CONTEXT)
+        with continuous(*given, sampling=sampling) as self._ask:
+            return super().__call__(tasks, seed)
+
+    def _generate(self, contexts: Sequence[Sequence[int]]) -> list[list[int]]:
+        return [self._until(list(reply.result().ids)) for reply in [self._ask(tuple(ids)) for ids in contexts]]
+
+
 class Trl:
     """TRL's loop over tool calls; the environment's one tool is to act."""
 
@@ -278,7 +300,17 @@ def calling_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Any:
     return made
 
 
-ARMS: dict[str, Callable[[Setting], Arm]] = {"ours": Ours, "processes": InProcesses, "prefill": Prefill, "trl": Trl}
+ARMS: dict[str, Callable[[Setting], Arm]] = {
+    **{"ours": Ours, "processes": InProcesses, "prefill": Prefill, "continuous": Continuous, "trl": Trl}
+}
+
+
+def model_named(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
+    """Return (model, tokenizer) of the pocket model, or of a folder or packaged model in float32."""
+    if name == "pocket":
+        return pocket_model()
+    folder, make = find_files(read_name(name)), cast("Any", AutoModelForCausalLM)
+    return make.from_pretrained(folder, dtype=torch.float32).eval(), load_tokenizer(folder)
 
 
 def measure(arms: dict[str, Arm], setting: Setting, rounds: int, episodes: int) -> dict[str, list[Round]]:
@@ -300,6 +332,7 @@ def measure(arms: dict[str, Arm], setting: Setting, rounds: int, episodes: int) 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="pocket", help="pocket, a folder, or a packaged model (default pocket)")
     parser.add_argument("--batch", type=at_least_one, default=8, help="conversations at once (default 8)")
     parser.add_argument("--turns", type=at_least_one, default=8, help="turns of an episode, at most (default 8)")
     parser.add_argument("--reply-tokens", type=at_least_one, default=32, help="of a reply, at most (default 32)")
@@ -309,16 +342,16 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     torch.set_num_threads(given.threads)
-    setting = Setting(*pocket_model(), given.batch, given.turns, given.reply_tokens)
+    setting = Setting(*model_named(given.model), given.batch, given.turns, given.reply_tokens)
     arms = {name: ARMS[name](setting) for name in dict.fromkeys(given.arm or ARMS)}
     rounds_of = measure(arms, setting, given.rounds, given.batch * PROCESSES)
     for name, rounds in rounds_of.items():
-        print(f"{name:10} {statistics.median(map(rate, rounds)):10,.1f} tokens/s")
+        print(f"{name:11} {statistics.median(map(rate, rounds)):10,.1f} tokens/s")
     ours = rounds_of.get("ours") or next(iter(rounds_of.values()))
     others = {name: rates(ours, rounds) for name, rounds in rounds_of.items() if rounds is not ours}
     alone = {"value": shortened(statistics.median(map(rate, ours))), "baseline": None, "ratio": None}
     main_one = others.get("prefill") or next(iter(others.values()), alone)
-    record = {"name": f"rollout, {given.turns} turns", "unit": "tokens/s", **main_one}
+    record = {"name": f"rollout, {given.model}, {given.turns} turns", "unit": "tokens/s", **main_one}
     print(json.dumps({**record, "n": given.rounds * given.batch * PROCESSES, "batch": given.batch, "arms": others}))
 
 

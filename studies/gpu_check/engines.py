@@ -90,8 +90,12 @@ def ours(model: Any, rows: int, reply: int, context: int, *, graphs: bool = True
 
 
 @contextmanager
-def continuous(model: Any, rows: int, reply: int, context: int, *, graphs: bool | None = None) -> Iterator[Ask]:
+def continuous(
+    model: Any, rows: int, reply: int, context: int, *, graphs: bool | None = None, sampling: Any = None
+) -> Iterator[Ask]:
     """The same by one `ContinuousBatchingManager`, with CUDA graphs or, for None, if it takes them by itself.
+
+    `sampling` is another `GenerationConfig` than that of greedy replies of so many tokens.
 
     Its cache is half of the memory that is free: with the nine tenths that it would take, there is no room for graphs.
     On a CPU, where it would take a third of all memory, it is given room for these conversations.
@@ -102,7 +106,7 @@ def continuous(model: Any, rows: int, reply: int, context: int, *, graphs: bool 
         setattr(settings, page, 16)
         settings.num_blocks, settings.max_batch_tokens = 4 * rows * context // 16, 64
     make: Any = GenerationConfig
-    limits = make(do_sample=False, max_new_tokens=reply, eos_token_id=-1, pad_token_id=0)
+    limits = sampling or make(do_sample=False, max_new_tokens=reply, eos_token_id=-1, pad_token_id=0)
     with model.continuous_batching_context_manager(
         limits, continuous_batching_config=settings, timeout=DEADLINE
     ) as manager:
