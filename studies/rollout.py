@@ -1,6 +1,6 @@
 """Rollouts on ALFWorld, five ways side by side: `python -m studies.rollout [--model NAME] [--batch N] [--turns N]`.
 
-    ours        `run_tasks` with a `LocalModel` on `TransformersEngine`: only what is new is computed, slots are refilled
+    ours        `run_tasks` with a `LocalModel` on `TransformersEngine`: what is new is computed, slots are refilled
     processes   the same with the model in two processes (`--workers processes:2`)
     prefill     each turn every whole conversation through `generate`, with left padding and the same token ids
     continuous  the same as `prefill`, by transformers' continuous batching
