@@ -48,7 +48,7 @@ from align_echo.errors import EngineError, UsageError
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.endpoint import ReplyTokens, Role
 from align_echo.models.reply_tokens import PLAYING, ROLES, find_reply_tokens, read_reply_tokens
-from align_echo.models.spending import Spending, check_limits, open_spending
+from align_echo.models.spending import Spending, check_limits, is_paid, open_spending
 from align_echo.registry import quantity
 from align_echo.rollout.session import base_env, try_reset
 from align_echo.types import Agent, ChatModel, Frozen
@@ -91,6 +91,12 @@ class GenerationPlan:
     def models(self) -> list[ModelName]:
         """Return the names of all models in use, the agent's first."""
         return list(dict.fromkeys(filter(None, (self.player.model, self.analyzer, self.optimizer))))
+
+    @property
+    def about_unchecked(self) -> str:
+        """Return a line about models at endpoints, which a plan does not ask; "" without any."""
+        names = [str(name) for name in self.models if is_paid(name)]
+        return f"not checked: whether {', '.join(names)} can be reached and takes the key" if names else ""
 
     def reply_tokens(self, role: Role) -> int | None:
         """Return the most tokens of a reply in a role; None for its default, and for a role without a model."""

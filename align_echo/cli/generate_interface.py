@@ -28,7 +28,7 @@ def generate_interface(
     plan = plan_generation(config)
     if dry_run:
         lines = [plan.about_backend, plan.about_tasks, plan.about_play, *price_experiments(plan, always=True)[0]]
-        lines += forecast_generation(plan).lines
+        lines += [*forecast_generation(plan).lines, plan.about_unchecked]
         print(*filter(None, lines), sep="\n")
         return
     path = run_folder(out, resume, "generate", plan.world.spec.name)

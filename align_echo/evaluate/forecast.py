@@ -270,8 +270,9 @@ def forecast_generation(plan: GenerationPlan) -> Forecast:
         forecast.add(role, name, part, times)
     forecast.played, forecast.turns = one.played, one.turns
     forecast.episodes = config.iterations * len(tasks) + len(ARMS) * plan.play_count
-    if plan.chosen in WRITERS_REQUESTS and one.attempt is not None:
-        characters = len(trajectory_text(one.attempt, LlmSettings().episode_characters))
+    if plan.chosen in WRITERS_REQUESTS:
+        shown = one.attempt  # none where nothing can be played at random
+        characters = len(trajectory_text(shown, LlmSettings().episode_characters)) if shown else 0
         _add_writers(plan, forecast, len(tasks), characters / CHARACTERS_PER_TOKEN)
     return forecast
 

@@ -100,3 +100,13 @@ def test_a_forecast_needs_no_key_and_no_server_and_names_its_basis(run):
     assert run(*command, "--model", "nobody-prices-it")[1].splitlines()[0].endswith("its price is not known")
     assert run("evaluate", "--env", "alfworld", "--model", "novice", "--dry-run")[1].endswith("model is asked\n")
     assert not Path("run").exists()
+
+
+def test_a_dry_run_of_writing_names_what_is_asked_and_what_it_could_not_check(run, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    command = ["generate-interface", "--env", "gymnasium:FrozenLake-v1", "--agent", "random", "--backend", "hybrid"]
+    status, out, err = run(*command, "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--dry-run")
+    assert status == 0, err
+    assert "expected: analyzer m" in out
+    assert "no language model is asked" not in out
+    assert out.splitlines()[-1].startswith("not checked: whether m ")
