@@ -114,6 +114,7 @@ def test_a_hybrid_run_that_is_killed_twice_pays_nothing_twice_and_stays_within_i
     billed: Counter[str] = Counter()
     lost: set[str] = set()
     kills = [15, 28]
+    outs: list[str] = []
     process: subprocess.Popen[bytes]
 
     def answer(request: dict[str, Any]) -> str:
@@ -132,9 +133,11 @@ def test_a_hybrid_run_that_is_killed_twice_pays_nothing_twice_and_stays_within_i
         for limit, more in (("14", []), ("14", ["--resume"]), ("14", ["--resume"]), ("1000", ["--resume"])):
             process = subprocess.Popen([*command, limit, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             out = process.communicate()[0].decode()
+            outs.append(out)
             assert billed.total() * 0.109 <= float(limit), "100 tokens and 9 a request"
     assert process.returncode == 0, out
     assert not kills
+    assert "--resume with a larger --max-cost goes on" in outs[2]
     assert {key for key, count in billed.items() if count > 1} <= lost
     calls = [call for call in CallLog(tmp_path / "run" / "calls.jsonl").read() if not call.cached]
     assert len({call.request for call in calls}) == len(calls) == len(billed)

@@ -214,6 +214,13 @@ def test_a_proposer_that_answers_nothing_readable_is_an_error_that_is_taken_up_a
     assert len(chat.requests) == 6, "three in vain, one that is read, one to refute it, one for words"
 
 
+@pytest.mark.long
+def test_what_the_probe_found_stands_where_the_proposer_answers_nothing_readable(tmp_path: Path) -> None:
+    made = run(tmp_path, model(["I saw nothing special."] * 3), probe=ProbeBackend)
+    assert len(made.interface.provenance.rules) > 3
+    assert "what the probe found stands: proposing hypotheses broke: no usable answer in 3 tries" in notes(tmp_path)
+
+
 class Killed(BaseException):
     """Stands for Ctrl-C."""
 
