@@ -1,6 +1,6 @@
 """The making of the beginner: lessons, a LoRA adapter on SmolLM2, its files and its record.
 
-Left out: its evaluation (`align-echo evaluate --model beginner`), whose figures stand in the docs.
+All lessons come first, then those of play again. Left out: its evaluation, whose figures stand in the docs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def build(settings: BeginnerSettings, out: Path, *, resume: bool = False) -> Pat
         adapted: Any = name_layers_in_order(get_peft_model(model, lora))
         loss = fine_tune(adapted, chats, settings.training, out / "checkpoints", resume=resume)
         played = [chat for chat in chats if not chat.kind.endswith("critique")]
-        last = fine_tune(adapted, played, settings.second, out / "checkpoints-2")
+        second = out / "checkpoints-2"
+        last = fine_tune(adapted, played, settings.second, second, resume=resume and any(second.glob("checkpoint-*")))
     facts = {
         "align_echo": __version__,
         "base": BASE,

@@ -1,4 +1,4 @@
-"""`python -m studies.beginner.critiques RUN [--model NAME]`: how many critiques of a run's lost episodes can be read.
+"""`python -m studies.beginner.critiques RUN --model NAME`: how many critiques of a run's lost episodes can be read.
 
 The critic is asked as in training: once for each lost attempt, in ECHO's form, at temperature 1. Prints one JSON line.
 """
@@ -19,7 +19,7 @@ from align_echo.rollout.episode_files import find_episodes, read_episodes
 
 def main(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    model: Annotated[str, typer.Option("--model", help="As for align-echo.")] = "beginner",
+    model: Annotated[str, typer.Option("--model", help="As for align-echo.")],
     most: Annotated[int, typer.Option("--most", help="Critiques to ask for.")] = 60,
     dtype: Annotated[str, typer.Option("--dtype", help="Precision of the model.")] = "float32",
 ) -> None:
