@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from html.entities import html5
 from importlib.util import find_spec
+from typing import Any
 from urllib.parse import unquote
 
 # ---------------------------------------------------------------- remove secrets from texts
@@ -211,7 +212,16 @@ class NoAnswerError(ModelError):
 
 
 class ReplyWithheldError(ModelError):
-    """The endpoint answered without a reply: filtered, refused, empty, or an unrequested tool call."""
+    """The endpoint answered without a reply: filtered, refused, empty, or an unrequested tool call. It was paid for:
+    `usage` (`align_echo.types.Usage`) is what the endpoint reports, None if nothing.
+    """
+
+    def __init__(self, message: str, usage: Any = None) -> None:
+        super().__init__(message)
+        self.usage = usage
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.usage)
 
 
 class ContextOverflowError(RequestRejectedError):

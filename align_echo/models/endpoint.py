@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import KEY_VARIABLES, UsageError, conceal, first_line
@@ -55,6 +55,14 @@ ReplyTokens = dict[Role, Annotated[int, Field(ge=LEAST_TOKENS)]]
 """Most tokens of a reply, by role."""
 
 
+def _variable(name: str) -> str:
+    """Check the name of the variable with a key. A key in its place is concealed, and is not quoted."""
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+        conceal(name)
+        raise ValueError("names the variable that holds the key, in capitals: the key itself stands in no file")
+    return name
+
+
 class NamedEndpoint(Frozen):
     """An endpoint in the user's file: its URL, the environment variable with its key, and what it can bear.
 
@@ -63,7 +71,7 @@ class NamedEndpoint(Frozen):
     """
 
     url: str
-    key: str | None = None
+    key: Annotated[str, AfterValidator(_variable)] | None = None
     concurrency: Annotated[int, Field(ge=1)] | None = None
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     prices: dict[str, Price] = Field(default_factory=dict)

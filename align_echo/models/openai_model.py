@@ -271,7 +271,7 @@ class OpenAICompatibleModel:
                         return word_choice(reply.model_copy(update={"usage": spent + reply.usage}), words)
                     return listed_choice(listed, words).model_copy(update={"usage": spent})
                 if why := body.withheld(0):
-                    raise self._withheld(why)
+                    raise self._withheld(why, spent)
                 lasting = bool(body.text(0))  # filtered replies never have log-probabilities
         choice, reply = self._word(messages, words, spent)
         self._lists_tokens = self._lists_tokens and not lasting
@@ -420,11 +420,11 @@ class OpenAICompatibleModel:
             )
             if in_thinking:
                 self._notify("its replies stand in the field of its thinking: they are read there")
-            replies.append(self._withheld(why) if why else reply)
+            replies.append(self._withheld(why, usage) if why else reply)
         return replies
 
-    def _withheld(self, why: str) -> ReplyWithheldError:
-        return ReplyWithheldError(f"{self._where}: {why}")
+    def _withheld(self, why: str, usage: Usage) -> ReplyWithheldError:
+        return ReplyWithheldError(f"{self._where}: {why}", usage)
 
     def _usage(self, prompt: int | None, completion: int | None) -> Usage:
         cost = None

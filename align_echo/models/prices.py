@@ -9,8 +9,9 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from align_echo.base.plain_yaml import first_wrong, parse_json
 from align_echo.errors import UsageError, first_line
@@ -23,8 +24,8 @@ PRICES_VARIABLE = "ALIGN_ECHO_PRICES"
 class Price(Frozen):
     """US dollars per million tokens."""
 
-    prompt: float
-    completion: float
+    prompt: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+    completion: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Compute the dollars for one exchange."""

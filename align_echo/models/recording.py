@@ -16,7 +16,7 @@ from typing import Protocol
 from pydantic import ConfigDict
 
 from align_echo.base.jsonl import JsonlFile
-from align_echo.errors import ModelError, UsageError
+from align_echo.errors import ModelError, ReplyWithheldError, UsageError
 from align_echo.models.cache import ReplyCache, Stored, choice_key, request_key
 from align_echo.models.drawing import MAX_TOKENS, choose, draw_each, model_for_sample
 from align_echo.models.endpoint import get_base_url
@@ -294,7 +294,7 @@ class RecordingModel:
                     if self._meter is not None:
                         self._meter.after_reply(call, answer)
                 elif self._meter is not None:
-                    self._meter.after_fault(call)
+                    self._meter.after_fault(_answered(call, answer))
         logged_answers = []
         for call in calls:
             answer = answers[call.request]
@@ -360,7 +360,8 @@ def _without_tokens(messages: Sequence[Message]) -> tuple[Message, ...]:
 def _answered(call: Call, answer: Completion | WordChoice | ModelError) -> Call:
     """Add the outcome to a call."""
     if isinstance(answer, ModelError):
-        return call.model_copy(update={"error": str(answer)})
+        paid_usage = answer.usage if isinstance(answer, ReplyWithheldError) and answer.usage else call.usage
+        return call.model_copy(update={"error": str(answer), "usage": paid_usage})
     paid = {"usage": answer.usage, "cached": answer.cached}
     if isinstance(answer, WordChoice):
         return call.model_copy(update={"reply": answer.said or "", "logprobs": answer.logprobs, **paid})

@@ -243,7 +243,7 @@ class SpendingMeter:
 
     def after_fault(self, call: Call) -> None:
         """Count a request without a reply."""
-        amount = _amount(call, Usage(), None, self.price)
+        amount = _amount(call, call.usage, None, self.price)
         self.spending.settle(call.role, self._most(call), amount, priced=self.price is not None)
 
     def _most(self, call: Call) -> Amount:
@@ -257,11 +257,12 @@ def _most_tokens(call: Call) -> int:
 
 
 def _amount(call: Call, usage: Usage, reply: str | None, price: Price | None) -> Amount:
-    """Compute what a call spent, nothing but a request without a reply. Token counts that were not reported are bounded
-    by the characters.
+    """Compute what a call spent: of one without a reply what the endpoint reported. Token counts that were not reported
+    are bounded by the characters.
     """
-    if reply is None:
+    if reply is None and not usage.prompt_tokens:
         return Amount(requests=1)
+    reply = reply or ""
     prompt = _most_tokens(call) if usage.prompt_tokens is None else usage.prompt_tokens
     completion = len(reply) // CHARACTERS_PER_TOKEN if usage.completion_tokens is None else usage.completion_tokens
     amount = _priced(prompt, completion, price)

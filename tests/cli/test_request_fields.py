@@ -153,6 +153,7 @@ def test_a_refused_effort_is_adapted_once_and_said_once(message, sent, capsys):
     ("options", "line"),
     [
         ({"extra-body": "{"}, "--extra-body takes a JSON object"),
+        ({"extra-body": '{"x": NaN}'}, "--extra-body takes a JSON object"),
         ({"extra-body": "[1]"}, "--extra-body takes a JSON object"),
         ({"template-args": "x"}, "--template-args takes a JSON object"),
         *(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.errors import UsageError
+from align_echo.errors import UsageError, without_secrets
 from align_echo.models.endpoint import read_endpoint
 from align_echo.models.openai_model import OpenAICompatibleModel, list_models
 from align_echo.types import Message
@@ -112,3 +112,17 @@ def test_a_model_of_a_server_may_be_called_by_a_path() -> None:
 def test_a_folder_that_the_endpoint_does_not_know_can_run_here(tmp_path: Path) -> None:
     with serve({}) as endpoint, pytest.raises(UsageError, match=rf"transformers:{tmp_path}, without --base-url"):
         OpenAICompatibleModel(str(tmp_path), base_url=endpoint.url).complete(HELLO, temperature=0)
+
+
+@pytest.mark.parametrize("price", ["-1", "nan", "inf", '"1"'])
+def test_a_price_that_is_none_is_refused(price: str, file: Path) -> None:
+    file.write_text(f'[lab]\nurl = "http://here/v1"\nprices = {{m = {{prompt = {price}, completion = 1}}}}\n')
+    with pytest.raises(UsageError, match=r"lab\.prices\.m\.prompt: "):
+        read_endpoint("lab")
+
+
+def test_a_key_in_place_of_its_variable_is_refused_and_not_shown(file: Path) -> None:
+    file.write_text('[lab]\nurl = "http://here/v1"\nkey = "sk-Abc123456789xyzT"\n')
+    with pytest.raises(UsageError, match=r"lab\.key: names the variable that holds the key") as caught:
+        read_endpoint("lab")
+    assert "Abc123456789" not in without_secrets(str(caught.value))

@@ -124,6 +124,7 @@ def _own(name: str) -> str:
 def _json_object(text: str, option: str, example: str) -> dict[str, Any]:
     try:
         value = parse_json(text or "{}")
+        json.dumps(value, allow_nan=False)
     except ValueError:
         value = None
     if not isinstance(value, dict):
