@@ -53,7 +53,7 @@ SOURCES: dict[Known | Literal[""], str] = {
     "declared": "by the environment's own test",
     "listed": "what the environment does not list as possible",
     "inferred": "inferred from effect and repetition, the environment declares no test and lists nothing",
-    "": "not defined, the environment declares no test, lists nothing, and nothing that it answers tells",
+    "": "not defined, no action came to the environment, or it declares no test, lists nothing, and no answer tells",
 }
 """Sources of outcomes, in words."""
 
