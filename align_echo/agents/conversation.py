@@ -248,8 +248,7 @@ class ChatAgent(abc.ABC):
                 usage=completion.usage,
                 tokens=completion.tokens,
             )
-        thoughts, said = split_thoughts(completion.text)
-        thinking = "\n".join(filter(None, (completion.thinking, thoughts)))
+        thinking, said = _split_thinking(completion, completion.text)
         action, problem = None, ""
         residue: tuple[str, ...] = ()
         try:
@@ -271,23 +270,28 @@ class ChatAgent(abc.ABC):
     def _read_calls(self, completion: Completion, tools: ToolSet) -> AgentReply:
         """Parse the tool calls of a completion. If they are no action, the reply is all of its text and they."""
         cut_off = completion.finish_reason == "length"
-        told: dict[str, Any] = {"cut_off": cut_off, "usage": completion.usage, "tokens": completion.tokens}
+        facts: dict[str, Any] = {"cut_off": cut_off, "usage": completion.usage, "tokens": completion.tokens}
         try:
             self.full_text(completion)
             action = tools.read(completion.calls)
         except ReplyFormatError as error:
-            written = completion.text if completion.beside is not None else written_calls(completion.calls)
-            beside = completion.text if completion.beside is None else ""
-            thoughts, said = split_thoughts("\n".join(filter(None, (beside, written))))
-            thinking = "\n".join(filter(None, (completion.thinking, thoughts)))
-            return AgentReply(text=said, action=None, thinking=thinking, problem=str(error), **told)
-        thoughts, said = split_thoughts(completion.text if completion.beside is None else completion.beside)
-        thinking = "\n".join(filter(None, (completion.thinking, thoughts)))
-        return AgentReply(text=said.strip(), action=action, thinking=thinking, call=completion.calls[0], **told)
+            apart = completion.beside is None  # the calls stand in no text
+            texts = (completion.text, written_calls(completion.calls) if apart else "")
+            thinking, said = _split_thinking(completion, "\n".join(filter(None, texts)))
+            return AgentReply(text=said, action=None, thinking=thinking, problem=str(error), **facts)
+        beside = completion.text if completion.beside is None else completion.beside
+        thinking, said = _split_thinking(completion, beside)
+        return AgentReply(text=said.strip(), action=action, thinking=thinking, call=completion.calls[0], **facts)
 
     def full_text(self, completion: Completion) -> str:
         """Return the text of a completion. Raises `ReplyFormatError` if it was cut off (see `uncut_text`)."""
         return uncut_text(completion, self._max_tokens)
+
+
+def _split_thinking(completion: Completion, text: str) -> tuple[str, str]:
+    """Return a completion's thinking, with the thoughts at the beginning of `text`, and the rest of `text`."""
+    thoughts, said = split_thoughts(text)
+    return "\n".join(filter(None, (completion.thinking, thoughts))), said
 
 
 def gap_line(turns: int) -> str:
@@ -300,7 +304,7 @@ def assistant_message(text: str, tokens: Tokens | None = None, call: ToolCall | 
     return Message(role="assistant", content=text.strip() or ("" if call else NO_REPLY), tokens=tokens, call=call)
 
 
-def told_action(reply: AgentReply) -> str:
+def with_action(reply: AgentReply) -> str:
     """Return a reply with the action of its call as text, for a review of it."""
     return reply.text if reply.call is None else f"{reply.text}\nAction: {reply.action}".strip()
 

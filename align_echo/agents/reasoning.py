@@ -18,7 +18,7 @@ from align_echo.agents.conversation import (
     action_or_reply,
     assistant_message,
     labelled_reply,
-    told_action,
+    with_action,
 )
 from align_echo.agents.parsing import (
     after_label,
@@ -182,9 +182,9 @@ class SelfRefine(ChatAgent):
         best = self.ask(messages, view)
         if best.action is None:
             return best
-        usage, record, thinking = best.usage, [f"[proposal]\n{told_action(best)}"], [best.thinking]
+        usage, record, thinking = best.usage, [f"[proposal]\n{with_action(best)}"], [best.thinking]
         for number in range(1, self._rounds + 1):
-            messages += [assistant_message(told_action(best)), ask_for("critique")]
+            messages += [assistant_message(with_action(best)), ask_for("critique")]
             critique = self.complete(without_tools(messages))
             thoughts, review = split_thoughts(critique.text)
             thinking += [critique.thinking, thoughts]
@@ -199,7 +199,7 @@ class SelfRefine(ChatAgent):
             messages += [assistant_message(review), ask_for("refine")]
             refined = self.ask(messages, view)
             usage, thinking = usage + refined.usage, [*thinking, refined.thinking]
-            record.append(f"[improved {number}]\n{told_action(refined)}")
+            record.append(f"[improved {number}]\n{with_action(refined)}")
             if refined.action is None:
                 record.append(f"[improved {number} not read] {refined.problem}")
                 break
@@ -213,8 +213,8 @@ class SelfRefine(ChatAgent):
         proposal = self.complete(without_tools(messages))
         thoughts, proposed = split_thoughts(proposal.text)
         reply = self.ask([*messages, assistant_message(proposed), ask_for("final")], view)
-        record = f"[proposal]\n{proposed}\n[review 1]\n{told_action(reply)}"
-        return after_call(proposal, thoughts, reply, record)
+        record = f"[proposal]\n{proposed}\n[review 1]\n{with_action(reply)}"
+        return join_calls(proposal, thoughts, reply, record)
 
     def read(self, reply: str, view: AgentView) -> str:
         """Parse the action of a proposal or improved reply; of a "final-action" review, the action on its last line."""
@@ -231,7 +231,7 @@ class SelfRefine(ChatAgent):
         return action_or_reply(turn)
 
 
-def after_call(first: Completion, thoughts: str, reply: AgentReply, record: str) -> AgentReply:
+def join_calls(first: Completion, thoughts: str, reply: AgentReply, record: str) -> AgentReply:
     """Return a turn of two calls: the reply of the second, with the first's usage and thoughts, and `record` as text.
     """
     thinking = join_texts(first.thinking, thoughts, reply.thinking)
@@ -302,7 +302,7 @@ class Planning(ChatAgent):
         thoughts, text = split_thoughts(plan.text)
         text = text.replace(_REPLY, _REPLY.replace("[", " ["))
         reply = self.ask(self._chat_after(text, view), view)
-        return after_call(plan, thoughts, reply, f"{_PLAN}{text}{_REPLY}{reply.text}")
+        return join_calls(plan, thoughts, reply, f"{_PLAN}{text}{_REPLY}{reply.text}")
 
     def conversation(self, view: AgentView) -> list[Message]:
         """Build the chat so far, with a request for a plan in each message until there is a plan.

@@ -231,7 +231,7 @@ def read_body(text: str) -> ChatReply:
         if isinstance(error := _error_in(data), Refusal):
             raise RefusedAnswer(error)
         body = ChatReply.model_validate(data)
-    except (ValueError, RecursionError) as error:
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise PassingFault(f"the reply's body is not a chat completion: {text[:80]!r}") from error
     if not body.choices:
         raise PassingFault("the reply's body has no choices")
@@ -283,8 +283,8 @@ def _add_part(choice: dict[str, Any], part: Mapping[str, Any]) -> None:
     if delta.get("function_call"):
         _add_call(choice["message"].setdefault("function_call", {}), delta["function_call"])
     for number, call in enumerate(delta.get("tool_calls") or []):
-        calls, index = choice["message"].setdefault("tool_calls", []), call.get("index", number)
-        if index >= len(calls):
+        calls, index = choice["message"].setdefault("tool_calls", []), call.get("index")
+        if (number if index is None else index) >= len(calls):
             calls.append({"function": {}})
         calls[-1]["id"] = call.get("id") or calls[-1].get("id")
         _add_call(calls[-1]["function"], call.get("function") or {})

@@ -90,6 +90,7 @@ def draw_each(
 # ---------------------------------------------------------------- choose among words
 
 MARKS = "*_`\"'"
+"""Characters around a word for emphasis or quotation."""
 
 _FRAMED = re.compile(
     r"(?:<\w+>|\\boxed\{|```(?:json)?|\{|>|[\s*_`\"'\ufeff]|(?:answer|verdict|action|judge?ment|label)[*_`\"']*\s*:)*"
@@ -97,7 +98,10 @@ _FRAMED = re.compile(
     r"(?:\.?[\s*_`\"'}]|</\w+>)*\.?",
     re.DOTALL,
 )
-"""Characters around a word for emphasis or quotation."""
+"""A word with what models put around it."""
+
+LONGEST_FRAMED = 200
+"""Most characters of a word with its frame. Matching takes their square."""
 
 MAX_TOKENS = 8
 """Token limit of a one-word reply."""
@@ -141,7 +145,7 @@ def word_choice(reply: Completion, words: Sequence[str]) -> WordChoice:
     `</think>` are ignored.
     """
     text = _plain(reply.text.rpartition("</think>")[2])
-    framed = _FRAMED.fullmatch(text)
+    framed = _FRAMED.fullmatch(text) if len(text) <= LONGEST_FRAMED else None
     chosen = next((word for word in words if framed and _plain(word) == framed["word"]), None)
     return WordChoice(said=chosen, usage=reply.usage, cached=reply.cached)
 

@@ -2,9 +2,9 @@
 
 A request is only sent if its highest possible cost and tokens fit beside those of the requests under way. Replies from
 the cache are free. A verdict counts as one request, and what is asked again after a fault or a refusal is not counted:
-an endpoint that bills these is not known here. A limited run
-writes each request down before it is sent (`under_way.jsonl`): one whose answer was lost with a killed process counts
-with the most that it may have cost. Not here: the budget of a generation (`align/budget.py`), and prices (`prices.py`).
+an endpoint that bills these is not known here. A limited run writes each request down before it is sent
+(`under_way.jsonl`): one whose answer was lost with a killed process counts with the most that it may have cost. Not
+here: the budget of a generation (`align/budget.py`), and prices (`prices.py`).
 """
 
 from __future__ import annotations

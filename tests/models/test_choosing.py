@@ -85,7 +85,13 @@ def test_a_word_is_read_in_any_case_with_or_without_a_full_stop(text: str) -> No
     assert word_choice(Completion(text=text), WORDS).said == "correct"
 
 
-@pytest.mark.parametrize("text", ["", ".", "correct!", "correct..", "correct or wrong", "incorrect", "it is correct"])
+LONG = ("a" + " " * 30_000 + "a", "<a>" * 8_000 + "x", "answer:" * 4_000 + "b")
+"""Texts whose matching took minutes."""
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "correct!", "correct..", "correct or wrong", "incorrect", "it is correct", *LONG]
+)
 def test_anything_else_is_none_of_the_words(text: str) -> None:
     assert word_choice(Completion(text=text), WORDS).said is None
 

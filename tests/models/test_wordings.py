@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from align_echo.errors import ContextOverflowError, RequestRejectedError
-from align_echo.models.answers import read_refusal, stated_wait
-from align_echo.models.client import RetryPolicy
+from align_echo.models.answers import read_body, read_refusal, stated_wait
+from align_echo.models.client import PassingFault, RetryPolicy
 from align_echo.models.openai_model import ForgettingWatch, OpenAICompatibleModel
 from align_echo.models.wordings import (
     LEAST_TEMPERATURE,
@@ -482,3 +482,21 @@ def asked(
     with serve({"m": script}) as endpoint:
         model = model_at(endpoint)
         return [model.complete(talk, temperature=temperature, max_tokens=512) for _ in range(times)], endpoint
+
+
+def streamed(*events: object) -> str:
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in (*events,)) + "data: [DONE]\n\n"
+
+
+def test_calls_of_a_stream_without_numbers_are_read() -> None:
+    pieces = [{"index": None, "id": "c", "function": {"name": "act", "arguments": part}} for part in ('{"a"', ": 1}")]
+    pieces[1]["function"] = {"arguments": ": 1}"}
+    body = read_body(streamed(*({"choices": [{"delta": {"tool_calls": [piece]}}]} for piece in pieces)))
+    (call,) = body.calls(0)
+    assert (call.name, call.arguments, call.id) == ("act", '{"a": 1}', "c")
+
+
+@pytest.mark.parametrize("event", [[1], {"choices": [3]}, {"choices": [{"delta": {"tool_calls": [7]}}]}])
+def test_events_of_no_known_form_are_no_reply(event: object) -> None:
+    with pytest.raises(PassingFault):
+        read_body(streamed(event))

@@ -40,14 +40,13 @@ from align_echo.models.local.rows import (
 )
 from align_echo.models.local.slot_attention import (
     NO_NUMBERS,
-    WORTH_COPYING,
     FixedStep,
     PackedStep,
-    SlotCache,
     SlotPart,
     forward,
     use_slots,
 )
+from align_echo.models.local.slot_cache import WORTH_COPYING, SlotCache
 from align_echo.models.local.vllm_engine import VERIFICATION, check_weights, model_folder
 from align_echo.models.local.weights import ServedAdapters, load_state, read_model
 

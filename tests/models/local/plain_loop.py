@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
+import pytest
 import torch
 from transformers import PreTrainedModel, TopKLogitsWarper, TopPLogitsWarper
 
 from align_echo.models.local.engine import TokenRequest
+from align_echo.train.objective import batch_loss
 
 
 @torch.inference_mode()
@@ -48,3 +51,17 @@ def _next(logits: torch.Tensor, request: TokenRequest, uniform: float) -> int:
         if uniform < total:
             return token
     return max(token for token, share in enumerate(shares) if share > 0)
+
+
+def watch_gaps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A list that receives the largest difference between the trainer's log-probabilities and the engine's of each
+    micro-batch.
+    """
+    gaps: list[float] = []
+
+    def lose(batch: Any, logprobs: torch.Tensor, *given: Any, **options: Any) -> Any:
+        gaps.append(float(((logprobs.detach() - batch.sampled) * batch.mask).abs().max()))
+        return batch_loss(batch, logprobs, *given, **options)
+
+    monkeypatch.setattr("align_echo.train.trainer.batch_loss", lose)
+    return gaps

@@ -180,6 +180,13 @@ def test_it_plays_and_learns_as_its_own_code_does(name):
         assert gap_of_two_steps(ours, theirs) < EXACT
 
 
+def test_a_model_that_draws_its_experts_while_it_learns_plays_and_is_not_trained():
+    with pair("phimoe") as (ours, theirs):
+        assert gap_of_two_turns(ours, theirs) < EXACT
+    with pair("phimoe") as (ours, theirs), pytest.raises(UsageError, match="computes otherwise while it learns"):
+        gap_of_two_steps(ours, theirs)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_played_is_refused_in_one_line_and_learns_exactly_or_not_at_all(name):
     with pair(name) as (ours, theirs), pytest.raises(UsageError) as caught:

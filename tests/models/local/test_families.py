@@ -16,11 +16,10 @@ from align_echo.models.local.encoding import AWKWARD, ChatEncoder
 from align_echo.models.local.loading import close_all, run_transformers
 from align_echo.tokens import join
 from align_echo.train.config import checked_config, merged, method
-from align_echo.train.objective import batch_loss
 from align_echo.train.run import TrainingRun
 from align_echo.types import Completion, Message, Tokens
 from tests.models.local.families import FAMILIES, family_tokenizer
-from tests.models.local.plain_loop import logprobs_of
+from tests.models.local.plain_loop import logprobs_of, watch_gaps
 
 pytestmark = pytest.mark.long
 
@@ -101,13 +100,7 @@ def assert_own_context(
 
 @pytest.mark.parametrize(("family", "args"), CASES)
 def test_two_steps_of_training_see_the_log_probabilities_of_the_engine(family, args, folder, monkeypatch):
-    gaps: list[float] = []
-
-    def lose(batch: Any, logprobs: torch.Tensor, *given: Any, **options: Any) -> Any:
-        gaps.append(float(((logprobs.detach() - batch.sampled) * batch.mask).abs().max()))
-        return batch_loss(batch, logprobs, *given, **options)
-
-    monkeypatch.setattr("align_echo.train.trainer.batch_loss", lose)
+    gaps = watch_gaps(monkeypatch)
     changes = {
         "env": "tests.train.run_sights:HALL", "method": "studies.graded:GRPO", "model": str(folder), "steps": 2,
         "save_every": 2, "threads": 1, "optimising": {"lr": 1e-3}, "rollouts": {"episodes": 0},

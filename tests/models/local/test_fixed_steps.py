@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from align_echo.models.local.engine import SamplingConfig, TokenRequest
-from align_echo.models.local.slot_attention import PackedStep, SlotCache, SlotPart, forward, use_slots
+from align_echo.models.local.slot_attention import PackedStep, SlotPart, forward, use_slots
+from align_echo.models.local.slot_cache import SlotCache
 from align_echo.models.local.transformers_engine import DecodeGraphs, TransformersEngine
 from tests.models.local.plain_loop import plain_reply
 from tests.models.local.tiny import tiny_encoder, tiny_model

@@ -22,7 +22,8 @@ from align_echo.models.local.memory import (
     model_memory,
     parse_size,
 )
-from align_echo.models.local.slot_attention import BLOCK, PackedStep, SlotCache, SlotPart
+from align_echo.models.local.slot_attention import PackedStep, SlotPart
+from align_echo.models.local.slot_cache import BLOCK, SlotCache
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import plain_reply
 from tests.models.local.tiny import tiny_model
@@ -143,7 +144,7 @@ def test_rows_take_memory_only_where_they_are_written():
     """Peak memory of a process is read from the kernel: 64 rows of 32,768 tokens would be 8 GiB."""
     script = """
 import resource, torch
-from align_echo.models.local.slot_attention import SlotCache
+from align_echo.models.local.slot_cache import SlotCache
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 cache, states, before = SlotCache(64, 32768, paged=True), torch.ones(1, 8, 1, 128), peak()
 keys, values = cache.layer(0, states, states)

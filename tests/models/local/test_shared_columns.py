@@ -10,7 +10,8 @@ import torch
 
 from align_echo.models.local import slot_attention
 from align_echo.models.local.engine import SamplingConfig, TokenRequest
-from align_echo.models.local.slot_attention import CALL, PrefixGroup, RowRun, SlotCache, families, runs, score_table
+from align_echo.models.local.slot_attention import CALL, PrefixGroup, RowRun, families, runs, score_table
+from align_echo.models.local.slot_cache import SlotCache
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply
 from tests.models.local.tiny import tiny_encoder, tiny_model

@@ -23,11 +23,11 @@ from align_echo.models.tool_calls import ToolSet
 from align_echo.rollout.batches import run_tasks
 from align_echo.tokens import token_sequences
 from align_echo.train.config import checked_config, merged, method
-from align_echo.train.objective import batch_loss
 from align_echo.train.run import TrainingRun
 from align_echo.types import Message, Tokens, ToolCall, Trajectory
 from tests.cli.door_models import DOORS
 from tests.models.local.families import FAMILIES, family_tokenizer
+from tests.models.local.plain_loop import watch_gaps
 from tests.models.local.scripted_engine import ScriptedEngine
 from tests.models.local.tiny import tiny_tokenizer
 from tests.models.local.tool_families import CALLS, tool_tokenizer
@@ -247,13 +247,7 @@ def test_a_step_of_grpo_learns_from_calls_with_the_numbers_of_transformers(famil
     texts = (form.replace("{}", "open red"), form.replace("{}", "open green"), form.replace("act", "fly"))
     replies = [(*tokenizer_ids(encoder, text), encoder.end_id) for text in texts]
     monkeypatch.setattr("align_echo.models.local.transformers_engine.draw_tokens", saying(replies))
-    gaps: list[float] = []
-
-    def lose(batch: Any, logprobs: torch.Tensor, *given: Any, **options: Any) -> Any:
-        gaps.append(float(((logprobs.detach() - batch.sampled) * batch.mask).abs().max()))
-        return batch_loss(batch, logprobs, *given, **options)
-
-    monkeypatch.setattr("align_echo.train.trainer.batch_loss", lose)
+    gaps = watch_gaps(monkeypatch)
     changes = {
         "env": "tests.cli.door_models:DOORS", "model": str(tmp_path / "model"),
         "steps": 1, "save_every": 1, "threads": 1, "tools": True,

@@ -15,7 +15,8 @@ from itertools import islice, product
 from typing import Any
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.fixes import MIN_FIXED, MIN_TASKS, FixSearch, list_terms, write_term
+from align_echo.align.probe.effects.fixes import MIN_FIXED, MIN_TASKS, FixSearch, list_terms
+from align_echo.align.probe.effects.in_words import write_term
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionTree

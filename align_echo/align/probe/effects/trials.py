@@ -16,7 +16,8 @@ from functools import partial
 from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.fixes import FixSearch, read_texts, write_term
+from align_echo.align.probe.effects.fixes import FixSearch, read_texts
+from align_echo.align.probe.effects.in_words import write_term
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.effects.proposals import PageRecord
 from align_echo.align.probe.lab import LabState
