@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.align.probe.effects.fixes import edit_in_words
+from align_echo.align.probe.effects.in_words import edit_in_words
 from align_echo.interface.rules.actions import Term
 from align_echo.interface.rules.edits import Edit
 
