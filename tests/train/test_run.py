@@ -507,8 +507,8 @@ def test_as_many_tokens_are_learned_from_at_once_as_fit_and_a_resumed_run_keeps_
         POOL.set_limit(sum(at_most.cost.memory.values()) - at_most.cost.memory["activations of learning"] // 3)
         run = TrainingRun(config, tmp_path / "run")
         assert run.config.step.tokens_per_batch == 4096
+        POOL.set_limit(whole)  # the tests' other models take part of it too
         run.train(lambda step, signals: None)
-        POOL.set_limit(whole)
         assert TrainingRun(config, tmp_path / "run", resume=True).config.step.tokens_per_batch == 4096
         POOL.set_limit(sum(at_most.cost.memory.values()) // 20)
         with pytest.raises(UsageError, match="does not fit"):
