@@ -111,6 +111,7 @@ def test_a_hybrid_run_that_is_killed_twice_pays_nothing_twice_and_stays_within_i
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps({"messy": {"prompt": 1000.0, "completion": 1000.0}}))
     monkeypatch.setenv("ALIGN_ECHO_PRICES", str(prices))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     billed: Counter[str] = Counter()
     lost: set[str] = set()
     kills = [15, 28]
