@@ -6,7 +6,7 @@ Not here: the common part of all runs' folders (`align_echo.run_dir`), and the r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,10 @@ def on_record(folder: Path) -> dict[str, Any]:
     return {**config, "config": with_new_keys(config["config"])}
 
 
-def tokens_on_record(folder: Path) -> int | None:
-    """Read `step.tokens_per_batch` of a run's `config.json`; None if it names none."""
+def tokens_on_record(folder: Path, under: Sequence[str] = ("config", "step")) -> int | None:
+    """Read `tokens_per_batch` of a run's `config.json`, inside of the keys `under`; None if it names none."""
     config: Any = json_object(folder / CONFIG)
-    for key in ("config", "step", "tokens_per_batch"):
+    for key in (*under, "tokens_per_batch"):
         config = config.get(key) if isinstance(config, dict) else None
     return config if isinstance(config, int) and config > 0 else None
 

@@ -15,8 +15,12 @@ pytest.importorskip("datasets")
 
 from align_echo.critic.ask import ActionQuestion, Critic, Verdict, ask
 from align_echo.gaia.fit.intuitive import TrainingSummary
+from align_echo.gaia.fit.reasoning import ReasoningSettings, crew_config
 from align_echo.models import load_model
+from align_echo.models.local.memory import POOL
 from align_echo.prompts import prompt_hash
+from align_echo.train.backbone import ROLES
+from align_echo.train.obstacles import estimate
 from tests.cli.test_critic import examples, model
 
 __all__ = ["examples", "model"]
@@ -112,6 +116,24 @@ def test_what_it_was_taught_by_stays_the_same(examples, model, run, monkeypatch)
     status, _, err = run(*train(examples, model, "--held-out", "0", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
     assert "critic was started with prompt.critic/reason = " in err
+
+
+@pytest.mark.long
+def test_as_many_tokens_are_learned_from_at_once_as_fit_and_a_resumed_run_keeps_the_number(examples, model, run):
+    used = estimate(crew_config(str(model), ReasoningSettings()), dict.fromkeys(ROLES, str(model))).memory
+    less = sum(used.values()) - used["activations of learning"] // 3
+    command = train(examples, model, "--held-out", "0", "--memory")
+    try:
+        for memory, more in ((less, ()), (8 * less, ("--resume",))):
+            status, _, err = run(*command, f"{memory // 2**20}MiB", *more)
+            assert status == 0, err
+            assert json.loads(Path("critic/config.json").read_text())["settings"]["tokens_per_batch"] == 4096
+        status, _, err = run(*command, "1MiB", "--out", "none")
+        assert (status, err.count("\n")) == (2, 1)
+        assert "does not fit in 1 MiB of memory" in err
+        assert not Path("none").exists()
+    finally:
+        POOL.set_limit(0)
 
 
 def test_replies_too_short_for_what_is_to_be_imitated_are_refused(examples, model, run):

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import torch
 from pydantic import Field
 
 from align_echo.base.dice import Dice
@@ -43,6 +44,7 @@ from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.local import POCKET
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
+from align_echo.models.local.memory import POOL
 from align_echo.prompts import render
 from align_echo.run_dir import newest_checkpoint
 from align_echo.tokens import TokenSequence
@@ -76,15 +78,15 @@ def fit_reasoning(
 ) -> TrainingSummary:
     """Train a reasoning critic on collections with a `share` of tasks held out.
 
-    Raises `UsageError` as `fit` does, before it touches the folder.
+    Raises `UsageError` as `fit` does, and for a model that does not fit into the memory, before it touches the folder.
     """
     require_training()
     from align_echo.train.backbone import ROLES
     from align_echo.train.role_models import find_source, gather
 
-    settings = settings or ReasoningSettings()
     name = read_name(model)
     source = find_source(name)
+    settings = _fitting(settings or ReasoningSettings(), name.text, source, path if resume else None)
     lessons = prepare_training_data(collections, share, rule, seed=settings.seed)
     record = training_config(lessons, name, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     run_dir = CriticDir(path, record, resume=resume)
@@ -113,6 +115,23 @@ def fit_reasoning(
     finally:
         crew.close()
     return fitted
+
+
+def _fitting(settings: ReasoningSettings, model: str, source: str, resumed: Path | None) -> ReasoningSettings:
+    """Return the settings with a number of tokens at once: as given, on record in the folder, or the most that fit.
+
+    Raises `UsageError` if the model does not fit into the memory.
+    """
+    from align_echo.train.backbone import ROLES
+    from align_echo.train.obstacles import estimate
+    from align_echo.train.run_folder import tokens_on_record
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if settings.tokens_per_batch is None and resumed:
+        settings = settings.model_copy(update={"tokens_per_batch": tokens_on_record(resumed, ("settings",))})
+    cost = estimate(crew_config(model, settings), dict.fromkeys(ROLES, source), POOL.limit(device))
+    cost.check_memory(POOL, device)
+    return settings.model_copy(update={"tokens_per_batch": cost.tokens_per_batch})
 
 
 def _learn(
@@ -226,8 +245,8 @@ class ReasoningSettings(Frozen, allow_inf_nan=False):
     """Learning rate of GRPO."""
     reply_tokens: int = Field(default=64, ge=1)
     """Most tokens of a reply; a reply cut off is unreadable, and longer ones are not imitated."""
-    tokens_per_batch: int = Field(default=8192, ge=1)
-    """Tokens computed at once, with padding."""
+    tokens_per_batch: int | None = Field(default=None, ge=1)
+    """Tokens computed at once, with padding; null: the most of 8192, 4096 and 2048 that fit into the memory."""
     longest: int = Field(default=4096, ge=1)
     """Most tokens of a conversation with its reply."""
     bf16: bool = False
@@ -247,6 +266,7 @@ def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
         trained=("critic",) if lora else ("policy", "critic"),
         method="rcm",
         collecting=CollectingSettings(workers=STEPS_AT_ONCE),
+        step=StepSettings(tokens_per_batch=settings.tokens_per_batch),
         lora=LoraSettings(rank=settings.rank, alpha=settings.alpha),
         seed=settings.seed,
     )
