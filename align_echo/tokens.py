@@ -79,6 +79,14 @@ def join(calls: Sequence[Tokens]) -> TokenSequence:
     return TokenSequence(tuple(ids), tuple(mask), tuple(logprobs), tuple(turns), tuple(breaks))
 
 
+def joined_sequence(trajectory: Trajectory) -> TokenSequence:
+    """Build one sequence of a trajectory's calls: a call that does not continue the calls before it opens a context.
+
+    Raises as `join`, and for a step without ids.
+    """
+    return join([call for conversation in _conversations(trajectory) for call in conversation])
+
+
 def token_sequence(trajectory: Trajectory) -> TokenSequence:
     """Build the token sequence of a trajectory whose model saw all of it.
 

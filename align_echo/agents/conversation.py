@@ -52,6 +52,11 @@ class HistoryBounds:
     turns: int | None = None
     tokens: int | None = None
 
+    @property
+    def sees_all(self) -> bool:
+        """Return whether nothing is left out."""
+        return self.turns is None and self.tokens is None
+
     def first_shown(self, opening: int, turns: Sequence[int]) -> int:
         """Return the index of the first turn to show, from the sizes of the opening and of all turns in bytes."""
         least = 0 if self.turns is None else max(0, len(turns) - self.turns)
@@ -140,6 +145,11 @@ class ChatAgent(abc.ABC):
         return self._temperature
 
     @property
+    def sees_all(self) -> bool:
+        """Return whether the model sees every turn of an episode."""
+        return self._history.sees_all
+
+    @property
     def asks_once(self) -> bool:
         """Return whether each turn is exactly one model call, so that its reply and tokens are the turn's."""
         return type(self).act is ChatAgent.act
@@ -215,7 +225,7 @@ class ChatAgent(abc.ABC):
 
     def _firsts_shown(self, opening: str, texts: Sequence[str], view: AgentView) -> list[int]:
         """Return the index of the first turn shown in each call of the episode, the next one included."""
-        if self._history == WHOLE_HISTORY:
+        if self.sees_all:
             return [0] * (len(texts) + 1)
         shown = zip(texts, view.turns, strict=True)
         sizes = [len((text + turn.observation).encode("utf-8", "replace")) for text, turn in shown]

@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from align_echo.agents import options
+from align_echo.agents.conversation import HistoryBounds
 from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import (
     AgentChoice,
@@ -98,6 +99,11 @@ class GenerationPlan:
         names = [str(name) for name in self.models if is_paid(name)]
         return f"not checked: whether {', '.join(names)} can be reached and takes the key" if names else ""
 
+    @property
+    def history(self) -> HistoryBounds:
+        """Return the bounds of the history that the agent's model sees."""
+        return HistoryBounds(self.config.history_turns, self.config.history_tokens)
+
     def reply_tokens(self, role: Role) -> int | None:
         """Return the most tokens of a reply in a role; None for its default, and for a role without a model."""
         name = {"agent": self.player.model, "analyzer": self.analyzer, "optimizer": self.optimizer}.get(role)
@@ -143,6 +149,8 @@ class GenerationConfig(ModelConfig, PayingConfig):
     optimizer_model: Annotated[str | None, Field(description="Default: --model.")] = None
     base_url: options.BaseUrl = None
     max_tokens: options.MaxTokens = None
+    history_turns: options.HistoryTurns = None
+    history_tokens: options.HistoryTokens = None
     agent: options.Agent = None
     agent_preset: options.Preset = None
     iterations: Annotated[int, Field(ge=1, description="Most iterations.")] = ITERATIONS
@@ -285,6 +293,7 @@ def generate_interface(
         _model(folder, plan, plan.player.model, "agent", budget, None),
         max_tokens=plan.reply_tokens("agent"),
         preset=plan.preset,
+        history=plan.history,
     )
     agent = build_agent(plan.player.agent, setting)
     try_reset(world.spec, plan.fresh[0], split=world.split, data_root=world.data_root)

@@ -263,6 +263,7 @@ def forecast_generation(plan: GenerationPlan) -> Forecast:
         data_root=world.data_root,
         max_tokens=plan.reply_tokens("agent"),
         preset=plan.preset,
+        history=plan.history,
     )
     one = forecast_plan(played)
     times = config.iterations + len(ARMS) * plan.play_count / len(tasks)

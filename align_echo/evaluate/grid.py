@@ -17,6 +17,7 @@ from rich.table import Table
 
 from align_echo.agents import options
 from align_echo.agents.catalogue import AGENTS
+from align_echo.agents.conversation import WHOLE_HISTORY, HistoryBounds
 from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import (
     AgentChoice,
@@ -319,6 +320,7 @@ class GridPlan:
     temperature: float | None = None
     placebo: bool = True
     max_tokens: ReplyTokens = field(default_factory=dict)
+    history: HistoryBounds = WHOLE_HISTORY
     preset: AgentPreset | None = None
     workers: Workers | None = None
     limits: SpendingLimits = NO_LIMITS
@@ -350,6 +352,7 @@ class GridPlan:
             **({"placebo": True} if self.placebo else {}),
             **switches_on_record(self.interfaces.values()),
             **({"max_tokens": agent} if (agent := self.max_tokens.get("agent")) else {}),
+            **self.history.describe(),
             **({"agent_preset": self.preset.name} if self.preset else {}),
         }
 
@@ -402,6 +405,8 @@ class GridConfig(ModelConfig, PayingConfig):
     placebo: options.Placebo = True
     retract: options.Retract = True
     max_tokens: options.MaxTokens = None
+    history_turns: options.HistoryTurns = None
+    history_tokens: options.HistoryTokens = None
     agent_preset: options.Preset = None
     seed: options.Seed = 0
     workers: options.WorkerCount = None
@@ -434,6 +439,7 @@ def plan_grid(config: GridConfig) -> GridPlan:
         temperature=config.temperature,
         placebo=config.placebo,
         max_tokens=read_reply_tokens(config.max_tokens),
+        history=HistoryBounds(config.history_turns, config.history_tokens),
         preset=choose_preset(config.agent_preset, players),
         workers=read_workers(config.workers),
         limits=config.spending_limits,
@@ -477,6 +483,7 @@ def _plan(axes: GridPlan, spec: EnvironmentSpec, player: AgentChoice) -> Evaluat
         temperature=axes.temperature if player.model else None,
         max_tokens=find_reply_tokens(axes.max_tokens, "agent", player.model) if player.model else None,
         preset=preset,
+        history=axes.history if player.model else WHOLE_HISTORY,
         turns=turns,
     )
 

@@ -90,6 +90,7 @@ def plan_play(plan: GenerationPlan, generated: GenerationResult, path: Path) -> 
         data_root=world.data_root,
         max_tokens=plan.reply_tokens("agent"),
         preset=plan.preset,
+        history=plan.history,
         turns=choose_turns(None, plan.preset, world.spec),
     )
 
@@ -197,7 +198,10 @@ def evaluate_command(plan: GenerationPlan, interface: Path) -> str:
     options = f" --model {model}" if model else ""
     if model and model.endpoint and plan.config.base_url:
         options += f" --base-url {plan.config.base_url}"
-    for name, value in model.chat.on_record.items() if model else ():
+    asked = {**model.chat.on_record, **plan.history.describe()} if model else {}
+    if tokens := plan.reply_tokens("agent"):
+        asked["max_tokens"] = str(tokens)
+    for name, value in asked.items():
         options += f" --{name.replace('_', '-')} {shlex.quote(value)}"
     options += f" --agent-preset {plan.preset.name}" if plan.preset else ""
     who = f"--env {plan.world.spec.name} --agent {plan.player.agent.name}{options}"

@@ -302,6 +302,11 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             + (", or name stored episodes with --demonstrations" if method.imitates else ""),
         ),
         (
+            method.moves and not config.collecting.history.sees_all,
+            f"collecting: {method.name} learns from episodes without the critique that their opening held, and a "
+            "bounded history writes the opening again: leave history_turns and history_tokens out",
+        ),
+        (
             config.tools and method.needs == "expert",
             f"tools: {method.name} learns from an expert's actions as text: leave tools out",
         ),
@@ -378,6 +383,10 @@ def _not_trl(config: TrainConfig) -> list[tuple[bool, str]]:
         (method.loss is not None, f"has a loss of its own, and {config.method} brings another"),
         (method.imitates, "has no likelihood of an expert's tokens"),
         (config.needs_expert, "has no shaped loss for an expert's tokens"),
+        (
+            not config.collecting.history.sees_all,
+            "takes an episode as one sequence (collecting.history_turns, collecting.history_tokens)",
+        ),
         (config.step.ahead, "plays no batch ahead (step.ahead)"),
         (config.step.critic_warmup > 0, "moves both roles in every step (step.critic_warmup)"),
         (objective.beta > 0 and uneven, "weighs the KL term by tokens and estimates it by k3 (step.objective.beta)"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from align_echo.agents.conversation import HistoryBounds
 from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError
@@ -59,6 +60,10 @@ class CollectingSettings(Frozen, allow_inf_nan=False):
     """Candidates for each action; the policy's own verdict selects one."""
     turns: int | None = Field(default=None, ge=1)
     """Maximum number of turns in an episode; null: the environment's limit."""
+    history_turns: int | None = Field(default=None, ge=1)
+    """Most turns that the policy sees beside the opening; null: all."""
+    history_tokens: int | None = Field(default=None, ge=256)
+    """Most tokens of opening and turns that the policy sees, estimated; null: no bound."""
     reply_tokens: int = Field(default=64, ge=1)
     """Maximum number of tokens in a reply of the policy."""
     critique_tokens: int = Field(default=160, ge=1)
@@ -73,6 +78,11 @@ class CollectingSettings(Frozen, allow_inf_nan=False):
     """SFT: least score of a demonstration; null: only won ones."""
     servers: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
     """Base URLs of vLLM servers to play on; none: engines in this process."""
+
+    @property
+    def history(self) -> HistoryBounds:
+        """Return the bounds of the history that the policy sees."""
+        return HistoryBounds(self.history_turns, self.history_tokens)
 
 
 @dataclass(frozen=True)
@@ -92,9 +102,9 @@ class Method:
 
     `bounds` computes the cost of a batch. `roles` are the roles of its rows. `needs` is a requirement on the
     environment: an "expert", "distances" to the goal, or none (""). `refines` is True if new attempts follow critiques
-    (their scores are recorded), `imitates` if rewards are not compared within groups (`step.advantage: reward`).
-    `advantage` computes the advantages of the rows unless the config names an advantage (None: `group`), `loss` the
-    loss of a micro-batch (None: ours, `objective.batch_loss`).
+    (their scores are recorded), `moves` if these are learned from without the critique, `imitates` if rewards are not
+    compared within groups (`step.advantage: reward`). `advantage` computes the advantages of the rows unless the config
+    names an advantage (None: `group`), `loss` the loss of a micro-batch (None: ours, `objective.batch_loss`).
     """
 
     name: str
@@ -103,6 +113,7 @@ class Method:
     roles: tuple[Role, ...] = ("policy",)
     needs: Literal["", "expert", "distances"] = ""
     refines: bool = False
+    moves: bool = False
     imitates: bool = False
     advantage: AdvantageFunction | None = None
     loss: LossFunction | None = None

@@ -550,7 +550,8 @@ class TrainingRun:
 
         def agent(model: LocalModel) -> ChatAgent:
             player = Vanilla(model, temperature=temperature, max_tokens=config.collecting.reply_tokens)
-            return player.with_tools(tools) if tools else player
+            bounded = player.with_history(config.collecting.history)
+            return bounded.with_tools(tools) if tools else bounded
 
         return LocalStage(
             make_env=lambda: spec.make(split, interface=interface, step_limit=config.collecting.turns),

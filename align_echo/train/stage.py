@@ -22,7 +22,8 @@ from align_echo.errors import EngineError, ReplyFormatError
 from align_echo.models.local.chat import LocalModel
 from align_echo.rollout.batches import HOPELESS, run_tasks, view_before
 from align_echo.rollout.session import Episode, base_env
-from align_echo.types import Trajectory, join_thinking
+from align_echo.tokens import join
+from align_echo.types import Tokens, Trajectory, join_thinking
 
 Made = TypeVar("Made")
 
@@ -209,10 +210,14 @@ class LocalStage:
 
     def _as_own(self, trajectory: Trajectory) -> Trajectory:
         """Add the tokens of the policy's chat format to an expert's episode."""
-        last = len(trajectory.steps) - 1
-        chat = self.agent(self.policy).conversation(view_before(trajectory, last, self.action_format))
-        chat = self.policy.encoder.as_sampled([*chat, assistant_message(trajectory.steps[last].reply)])
-        calls = [message.tokens for message in chat if message.tokens]
+        agent, last = self.agent(self.policy), len(trajectory.steps) - 1
+
+        def calls_until(turn: int) -> list[Tokens]:
+            chat = agent.conversation(view_before(trajectory, turn, self.action_format))
+            chat = self.policy.encoder.as_sampled([*chat, assistant_message(trajectory.steps[turn].reply)])
+            return [message.tokens for message in chat if message.tokens]
+
+        calls = calls_until(last) if agent.sees_all else [_alone(calls_until(turn)) for turn in range(last + 1)]
         steps = [
             step.model_copy(update={"tokens": tokens}) for step, tokens in zip(trajectory.steps, calls, strict=True)
         ]
@@ -240,3 +245,10 @@ class LocalStage:
             return collect(replace(self, workers=workers, hopeless=0), tasks[first:end])
 
         return on_threads(collected, range(count), count)
+
+
+def _alone(calls: Sequence[Tokens]) -> Tokens:
+    """Return the last call of a conversation with all that it holds as the context."""
+    sequence, last = join(calls), calls[-1]
+    before = sequence.ids[: len(sequence.ids) - len(last.sampled_ids)]
+    return last.model_copy(update={"start": 0, "context_ids": before})

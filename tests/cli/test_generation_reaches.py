@@ -60,6 +60,11 @@ def is_react(made: Generated) -> bool:
     return any("Thought: what" in asked.words for asked in made.asked)
 
 
+def left_out(made: Generated) -> int:
+    """Return how often the agent is shown some of its turns, in the iteration and in the play at the end."""
+    return sum("left out here" in asked.words for asked in made.asked if asked.role == "agent")
+
+
 def plan_requests(made: Generated) -> tuple[int, list[str]]:
     """Return how many episodes were played at the end, and how the agent was asked for plans in all episodes."""
     ways = {"There is no plan yet: begin this reply": "in a reply", "Do not act yet. First write a plan": "by a call"}
@@ -101,6 +106,13 @@ SCENES: dict[str, Scene[Generated]] = {
     "preset, in messages": Scene(
         {**LLM, "agent": "planning", "play_tasks": 1},
         [row("agent_preset", plan_requests, (None, (3, ["in a reply"])), ("align-paper", (3, ["by a call"])))],
+    ),
+    "history": Scene(
+        {**LLM, "play_tasks": 1},
+        [
+            row("history_turns", left_out, (9, 0), (1, 20)),
+            row("history_tokens", left_out, (4000, 0), (256, 20)),
+        ],
     ),
     "iterations": Scene(LLM, [row("iterations", lambda made: len(made.summary["iterations"]), (1, 1), (2, 2))]),
     "play": Scene(LLM, [row("play_tasks", lambda made: len(made.played), (0, 0), (1, 3))]),

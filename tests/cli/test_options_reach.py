@@ -220,6 +220,8 @@ GRIDS: dict[str, Scene[Evaluated]] = {
             row("tasks", tasks, (2, 2), (3, 3)),
             row("temperature", sampling("temperature"), (0.7, [0.7]), (1.3, [1.3])),
             row("max_tokens", sampling("max_tokens"), (300, [300]), (400, [400])),
+            row("history_turns", told("left out here"), (9, False), (1, True)),
+            row("history_tokens", told("left out here"), (4000, False), (256, True)),
             row("placebo", lambda played: "placebo" in played.parts, (True, True), (False, False)),
             row("workers", lambda played: played.workers[0], (2, 2), (3, 3)),
             row("out", lambda played: played.folder.name, ("here", "here"), ("there", "there")),

@@ -183,6 +183,11 @@ def opening(text: str) -> Callable[[RunRecord], bool]:
     return lambda record: text in record.said_to("policy")
 
 
+def leaves_turns_out(record: RunRecord) -> bool:
+    """Whether a prompt of the policy leaves turns out."""
+    return any("left out here" in asked.text for asked in record.asked if asked.role == "policy")
+
+
 def refinements(record: RunRecord) -> float:
     """Attempts under a critique for each without one."""
     told = [bool(each.critique) for each in record.episodes]

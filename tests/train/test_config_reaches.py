@@ -34,6 +34,7 @@ from tests.train.run_sights import (
     explained,
     held_out_splits,
     held_out_temperatures,
+    leaves_turns_out,
     lines,
     moved,
     moving_at_once,
@@ -300,6 +301,13 @@ PLAYING: dict[str, Scene[RunRecord]] = {
                 ("adapters", "critic by policy+critic, policy by policy+policy"),
                 ("models", "critic by critic+, policy by policy+"),
             ),
+        ],
+    ),
+    "history": Scene(
+        {**PLAYED, "base": "grpo", "collecting": {"turns": 4}, "steps": 1, "save_every": 1},
+        [
+            row("collecting.history_turns", leaves_turns_out, (None, False), (1, True)),
+            row("collecting.history_tokens", leaves_turns_out, (None, False), (256, True)),
         ],
     ),
     "servers": Scene(

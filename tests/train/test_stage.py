@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from threading import Event
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from align_echo.agents.conversation import HistoryBounds
 from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.language import ECHO, Critique
 from align_echo.errors import ModelError, UsageError
@@ -91,6 +93,19 @@ def test_an_experts_episode_is_told_as_the_agents_own(stage):
     assert [reply.removesuffix("<|im_end|>").strip() for reply in replies] == [step.action for step in lesson.steps]
     assert tokens.ids[: tokens.turns[0][0]] == stage.opening(lesson)
     assert sum(tokens.mask) == sum(end - first for first, end in tokens.turns)
+
+
+def test_a_bounded_history_is_learned_from_as_it_was_seen(stage):
+    bounded = replace(stage, agent=lambda model: stage.agent(model).with_history(HistoryBounds(turns=1)))
+    for episode in (*bounded.lessons([TASK_IDS[0]]), *bounded.play([Episode(TASK_IDS[0])])):
+        row = policy_row(episode, "g")
+        assert len(episode.steps) > 2
+        assert sum(len(context.tokens.turns) for context in row.contexts()) == len(episode.steps)
+        for context in row.contexts():
+            for (first, end), number in zip(context.tokens.turns, itertools.count(context.tokens.first_turn)):
+                seen = ENCODER.text(context.tokens.ids[:first])
+                assert context.tokens.ids[first:end] == episode.steps[number].tokens.sampled_ids
+                assert ("left out" in seen) == (number > 1)
 
 
 def test_an_experts_episode_that_outgrows_the_policys_context_is_none_to_learn_from(stage):

@@ -72,4 +72,4 @@ def _bounds(collecting: CollectingSettings) -> BatchCost:
     return BatchCost(2 * episodes, episodes, episodes + collecting.tasks)
 
 
-METHOD = Method("critique_grpo", _collect, _bounds, refines=True)
+METHOD = Method("critique_grpo", _collect, _bounds, refines=True, moves=True)

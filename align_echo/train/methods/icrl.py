@@ -73,4 +73,4 @@ def _bounds(collecting: CollectingSettings) -> BatchCost:
     return BatchCost(sessions * rounds, sessions * (rounds - 1), sessions * rounds)
 
 
-METHOD = Method("icrl", _collect, _bounds, roles=("policy", "critic"), refines=True)
+METHOD = Method("icrl", _collect, _bounds, roles=("policy", "critic"), refines=True, moves=True)
