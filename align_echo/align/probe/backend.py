@@ -49,6 +49,7 @@ from align_echo.align.probe.findings import (
 )
 from align_echo.align.probe.lab import Lab, LabState, rarely_collected
 from align_echo.align.probe.names import (
+    MOST_TRIED,
     ActionForms,
     heard_sayings,
     is_numbered,
@@ -69,7 +70,7 @@ from align_echo.interface.rules.actions import parse_call
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import RuleSet
-from align_echo.interface.rules.vocabulary import distinct_names
+from align_echo.interface.rules.vocabulary import distinct_names, without_action
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.plain import PlainEnv
@@ -255,7 +256,8 @@ class ProbeBackend:
         }
         accepted &= utterances
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self.fresh_tasks]))
-        texts = [step.raw_observation or "" for trajectory in played for step in trajectory.steps]
+        answered = [(step.action or "", step.raw_observation or "") for each in played for step in each.steps]
+        texts = [without_action(action, text) for action, text in answered]
         texts += [self.lab.start(task_id).opening for task_id in tasks]
         forms = set(before.vocabulary.forms) if before else set[str]()
         names: set[str] = set()
@@ -278,7 +280,7 @@ class ProbeBackend:
                 self._take_offers(state, forms, names)
                 texts.append(state.observation)
         accepted |= {action for actions in self.lab.sayings.taken.values() for action in actions}
-        self._speak(forms, names, accepted, accepted, texts)
+        self._speak(forms, names, accepted, utterances, texts, most_tried=0)
         return True
 
     def _take_offers(self, state: LabState, forms: set[str], names: set[str]) -> None:
@@ -288,13 +290,19 @@ class ProbeBackend:
         names.update(offered.names)
 
     def _speak(
-        self, forms: set[str], names: set[str], accepted: set[str], utterances: set[str], texts: Sequence[str]
+        self,
+        forms: set[str],
+        names: set[str],
+        accepted: set[str],
+        utterances: set[str],
+        texts: Sequence[str],
+        most_tried: int = MOST_TRIED,
     ) -> None:
         """Let the lab try all combinations of these forms and names, or of the agent's utterances."""
         if self.lab.env.offered() is not None:
             self.lab.sayings = ActionForms(tuple(sorted(forms)), distinct_names(names))
         else:
-            self.lab.sayings = heard_sayings(accepted, utterances, texts)
+            self.lab.sayings = heard_sayings(accepted, utterances, texts, most_tried)
             self.lab.sayings.forms = tuple(sorted({*self.lab.sayings.forms, *forms}))
         self.lab.use_names(self.lab.sayings.names)
         self.lab.forget()

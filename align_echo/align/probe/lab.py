@@ -299,11 +299,12 @@ class Lab:
     def _tried_in(self, state: LabState) -> dict[str, bool]:
         """Return the cache of trials in a state.
 
-        Equal engine states share it, unless refusals are silent: silence is recognised by the text before, and this may
-        differ.
+        Equal engine states share it; if refusals are silent, those after the same text, by which silence is recognised.
         """
-        shared = self.comparable and SAME not in self.refusals
-        return self._tried.setdefault(self.key(state), {}) if shared else {}
+        if not self.comparable:
+            return {}
+        before = state.observation.strip() if SAME in self.refusals else ""
+        return self._tried.setdefault((self.key(state), before), {})
 
     def _try(self, state: LabState, action: str) -> LabState | None:
         """Return the state after an action; None if refused. Refusals in words are assumed to leave no trace."""

@@ -351,25 +351,34 @@ class ActionForms:
         return [name for name in names if (stem := kind_of(name)) in kinds or stem not in self.met]
 
 
-def heard_sayings(accepted: Collection[str], utterances: Collection[str], texts: Sequence[str]) -> ActionForms:
-    """Learn forms and names from utterances, and names from enumerations in `texts`.
+def heard_sayings(
+    accepted: Collection[str], utterances: Collection[str], texts: Sequence[str], most_tried: int = MOST_TRIED
+) -> ActionForms:
+    """Learn forms and names from utterances and from enumerations in `texts`.
 
-    Accepted actions count as they are. A refused form counts if said with several names, and a name if the engine
-    printed it.
+    Accepted actions count as they are. A refused form counts if said with several names, `most_tried` of them at most.
     """
-    printed = "\n".join(texts)
-    known = {name for name in find_names(utterances, texts) if name in printed} | find_names(accepted, texts)
-    numbered = is_numbered(accepted or utterances)
-    names = None if numbered else distinct_names(with_neighbours(known, texts))
+    names = None if is_numbered(accepted or utterances) else distinct_names(heard_names(accepted, utterances, texts))
     name = name_pattern(names)
     forms = Counter(skeleton(action, name)[0] for action in sorted({*utterances}))
     sure = {skeleton(action, name)[0] for action in accepted}
     tried = [form for form, times in forms.most_common() if form not in sure and "{" in form and times >= MIN_SAID]
-    known_forms = sorted([*(form for form in sure if "{" in form), *tried[:MOST_TRIED]])
+    known_forms = sorted([*(form for form in sure if "{" in form), *tried[:most_tried]])
     sayings = ActionForms(tuple(known_forms), names)
     for action in sorted(accepted):
         sayings.learn(action)
     return sayings
+
+
+def heard_names(accepted: Collection[str], utterances: Collection[str], texts: Sequence[str]) -> set[str]:
+    """Find the names in utterances that the engine printed, with their neighbours in enumerations.
+
+    Of accepted actions, what holds no printed name may be a name that is never printed.
+    """
+    printed = "\n".join(texts)
+    names = with_neighbours({name for name in find_names({*accepted, *utterances}, texts) if name in printed}, texts)
+    pattern = build_name_pattern(names)
+    return names | {name for name in find_names(accepted, texts) if not re.search(pattern, name)}
 
 
 def with_neighbours(names: set[str], texts: Iterable[str]) -> set[str]:

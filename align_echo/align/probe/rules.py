@@ -527,9 +527,10 @@ def refused_actions(failed: Iterable[Trajectory], known: Collection[str]) -> lis
     return [(task_id, action) for task_id, action, refused in _judged(failed, known) if refused]
 
 
-def taken_actions(failed: Iterable[Trajectory], known: Collection[str]) -> list[tuple[str, str]]:
-    """List (task id, action) of accepted steps."""
-    return [(task_id, action) for task_id, action, refused in _judged(failed, known) if not refused]
+def taken_actions(played: Sequence[Trajectory], known: Collection[str]) -> list[tuple[str, str]]:
+    """List (task id, action) of accepted steps, with those that won an episode."""
+    winning = [(each.task_id, each.steps[-1].action or "") for each in played if each.won and each.steps]
+    return [*((task_id, action) for task_id, action, refused in _judged(played, known) if not refused), *winning]
 
 
 def _judged(trajectories: Iterable[Trajectory], known: Collection[str]) -> Iterator[tuple[str, str, bool]]:

@@ -96,15 +96,25 @@ def test_what_was_tried_in_a_state_is_not_tried_again_in_an_equal_one():
     assert lab.steps == steps
 
 
-@pytest.mark.parametrize("case", ["states that are never equal", "silence"])
-def test_it_is_tried_again_where_equality_tells_nothing(case):
-    lab = lab_of(Silent(ENDLESS), SAME) if case == "silence" else lab_of(Counting(ENDLESS), REFUSED)
+def test_it_is_tried_again_in_states_that_are_never_equal():
+    lab = lab_of(Counting(ENDLESS), REFUSED)
     there = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2"])
     assert "seal pod 2" in there.admissible
     back = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2", "seal pod 2", "unseal pod 2"])
     steps = lab.steps
     assert back.admissible == there.admissible
     assert lab.steps > steps
+
+
+@pytest.mark.parametrize(("further", "again"), [(["unseal pod 2", "seal pod 2"], True), (["board deck 2"], False)])
+def test_where_refusals_are_silent_it_is_tried_again_after_another_text(further: list[str], again: bool):
+    lab = lab_of(Silent(ENDLESS), SAME)
+    there = lab.follow(TASK_IDS[0], ["board deck 2"])
+    assert "unseal pod 2" in there.admissible
+    back = lab.follow(TASK_IDS[0], ["board deck 2", *further])
+    steps = lab.steps
+    assert back.admissible == there.admissible
+    assert (lab.steps > steps) is again
 
 
 def test_states_that_allow_the_same_are_not_the_same_if_the_engine_saves_them_differently():
