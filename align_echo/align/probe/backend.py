@@ -334,7 +334,8 @@ class ProbeBackend:
         fresh += [about_form(form, *reading) for form, reading in sorted(forms.items())]
         fresh += about_wrong_rules(lists, trials)
         fresh += about_rules(lists.vocabulary, learned, trials, cases)
-        fresh += about_needs(lists, learned, enabled)
+        stood = {misalignment.rule for misalignment in fresh}
+        fresh += about_needs(lists, [rule for rule in learned if rule.text in stood], enabled)
         if self.budget.cut:
             self._tell(not_tried(learned, fresh, self.budget.cut))
         return fresh
