@@ -358,7 +358,7 @@ def heard_sayings(
 
     Accepted actions count as they are. A refused form counts if said with several names, `most_tried` of them at most.
     """
-    names = None if is_numbered(accepted or utterances) else distinct_names(heard_names(accepted, utterances, texts))
+    names = heard_names(accepted, utterances, texts)
     name = name_pattern(names)
     forms = Counter(skeleton(action, name)[0] for action in sorted({*utterances}))
     sure = {skeleton(action, name)[0] for action in accepted}
@@ -370,24 +370,36 @@ def heard_sayings(
     return sayings
 
 
-def heard_names(accepted: Collection[str], utterances: Collection[str], texts: Sequence[str]) -> set[str]:
-    """Find the names in utterances that the engine printed, with their neighbours in enumerations.
+def heard_names(
+    accepted: Collection[str], utterances: Collection[str], texts: Sequence[str]
+) -> tuple[str, ...] | None:
+    """Return the names in utterances that the engine printed, with their neighbours in enumerations; None for numbered
+    words.
 
     Of accepted actions, what holds no printed name may be a name that is never printed.
     """
+    if is_numbered(accepted or utterances):
+        return None
     printed = "\n".join(texts)
-    names = with_neighbours({name for name in find_names({*accepted, *utterances}, texts) if name in printed}, texts)
+    items = build_name_pattern(item for row in _rows(texts) if len(row) > 1 for item in row)
+    said = {item for action in utterances for item in re.findall(items, action.partition(" ")[2])}
+    known = said | {name for name in find_names({*accepted, *utterances}, texts) if name in printed}
+    names = _with_neighbours(known, texts)
     pattern = build_name_pattern(names)
-    return names | {name for name in find_names(accepted, texts) if not re.search(pattern, name)}
+    return distinct_names(names | {name for name in find_names(accepted, texts) if not re.search(pattern, name)})
 
 
-def with_neighbours(names: set[str], texts: Iterable[str]) -> set[str]:
+def _with_neighbours(names: set[str], texts: Iterable[str]) -> set[str]:
     """Add items of enumerations ("a, b and c") with at least two known names."""
-    rows = [_row(part) for text in texts for part in re.split(r"[.:;!?\n]", text)]
-    known = set(names)
+    rows, known = _rows(texts), set(names)
     while more := {item for row in rows if len(known.intersection(row)) >= 2 for item in row} - known:
         known |= more
     return known
+
+
+def _rows(texts: Iterable[str]) -> list[list[str]]:
+    """Return the items of the enumerations in texts."""
+    return [_row(part) for text in texts for part in re.split(r"[.:;!?\n]", text)]
 
 
 def _row(part: str) -> list[str]:

@@ -10,12 +10,18 @@ import pytest
 from align_echo.align.probe.cases import ActionVocabulary, walk
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import ActionForms, heard_sayings
+from align_echo.align.probe.rule_file import read_rule_set
+from align_echo.align.probe.rules import taken_actions
 from align_echo.interface.contract import InterfaceContract
 from align_echo.interface.rules.answers import SAME
+from align_echo.interface.rules.model import NeedsStep
+from align_echo.rollout.batches import run_tasks
 from align_echo.wrappers.text_env import EngineState, TextEnv
 from tests.menu_env import NoOracle
+from tests.worlds.agents import obedient
+from tests.worlds.env import WorldEnv
 from tests.worlds.measure import Size, claims_of, false_claims, learn, true_claims
-from tests.worlds.worlds import World, make_world
+from tests.worlds.worlds import World, make_world, train_tasks
 
 TAKEN = {"open crate", "open chest", "open urn"}
 
@@ -33,6 +39,44 @@ def test_a_form_that_was_only_refused_is_tried_if_it_was_said_of_several_names()
 def test_what_the_engine_never_printed_is_no_name_though_agents_speak_of_it():
     said = {"open safe", "shut safe", "shut crate"}
     assert "safe" not in heard_sayings(TAKEN, TAKEN | said, ["the crate, the chest, the urn"]).name
+
+
+def test_words_of_a_form_before_a_printed_name_are_no_part_of_it_though_few_actions_worked():
+    accepted = {"vafix va nofil", "vafix va pibox", "kavu lurim vu pibox"}
+    said = {"vafix va bumu", "kavu mula vu bumu", "kavu mula vu nofil", "rafam bumu ba mula", "rafam nofil ba radu"}
+    texts = ["There are ledux, pibox, nofil, bumu. Somewhere there are kemen, lurim, mula, radu."]
+    tried = heard_sayings(accepted, accepted | said, texts)
+    assert tried.forms == ("kavu {0} vu {1}", "rafam {0} ba {1}", "vafix va {0}")
+    worked = heard_sayings(accepted, accepted | said, texts, most_tried=0)
+    assert (worked.forms, worked.names) == (("kavu {0} vu {1}", "vafix va {0}"), tried.names)
+
+
+def test_the_action_that_wins_counts_as_accepted():
+    world = make_world(854)  # who finds the word for putting wins by it
+    tasks = train_tasks(world, 10)
+    episodes = run_tasks(lambda: WorldEnv(world, tasks), obedient(world), tasks, split="train")
+    won = {episode.task_id: episode.steps[-1].action for episode in episodes if episode.won}
+    assert won
+    assert won.items() <= {*taken_actions(episodes, [SAME])}
+
+
+def test_a_step_that_no_rule_proved_to_be_needed_may_be_needed():
+    world = make_world(793)
+    interface, _ = learn(world, Size())
+    take, go = world.forms["take"].template, world.forms["go"].template
+    rules = read_rule_set(interface.source)
+    assert rules is not None
+    assert not any(isinstance(rule, NeedsStep) and (rule.form, rule.step.form) == (take, go) for rule in rules.rules)
+    assert (take, go) in claims_of(interface.source).needs
+
+
+def test_a_walk_goes_on_where_an_action_would_end_the_episode():
+    world = make_world(5, listed=True, depth=1, travel="none", goal="use", undo=True)
+    task = train_tasks(world, 1)[0]
+    lab = Lab(WorldEnv(world, [task], 10**6))
+    states = walk(lab, ActionVocabulary(lab.name), task, random.Random(0), 100)
+    assert any(lab.after(state, action).over for state in states for action in state.admissible)
+    assert len(states) > 80
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from align_echo.align.probe.effects.outcomes import Observer, distinct_actions, episode_texts
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.names import find_names, is_numbered, learn_names, skeleton, with_neighbours
+from align_echo.align.probe.names import heard_names, learn_names, skeleton
 from align_echo.interface.rules.actions import (
     ActionGrammar,
     Form,
@@ -25,7 +25,7 @@ from align_echo.interface.rules.actions import (
     seen_forms,
     text_of,
 )
-from align_echo.interface.rules.vocabulary import NUMBERED, name_pattern
+from align_echo.interface.rules.vocabulary import name_pattern
 from align_echo.types import Trajectory
 
 LISTED_STATES = 12
@@ -60,7 +60,7 @@ def learn_vocabulary(
         said = {text_of(value) for action in spoken for value in _arguments(grammar, action)}
         name = build_name_pattern(arguments | {each for each in said if each.lower() in printed})
     else:
-        name = name_pattern(learn_names(listed, texts)) if listed else _heard_names(spoken, texts)
+        name = name_pattern(learn_names(listed, texts) if listed else heard_names((), spoken, texts))
     unread = [action for action in [*sorted(listed), *spoken] if grammar.read(action) is None]
     forms = _forms_around(name, unread)
     known = [*declared, *forms]
@@ -103,16 +103,6 @@ def _listed(lab: Lab, played: Iterable[Trajectory]) -> set[str]:
             state = lab.after(state, action)
             listed |= state.admissible
     return listed
-
-
-def _heard_names(spoken: Sequence[str], texts: Sequence[str]) -> str:
-    """Return the regular expression of names: those in agents' actions that the environment printed, and their
-    neighbours in enumerations."""
-    if is_numbered(spoken):
-        return NUMBERED
-    printed = "\n".join(texts)
-    known = {name for name in find_names(spoken, texts) if name in printed}
-    return build_name_pattern(with_neighbours(known, texts)) if known else ""
 
 
 def _forms_around(name: str, actions: Iterable[str]) -> list[Form]:
