@@ -276,7 +276,7 @@ def walk(
         done.update((skeleton(action, lab.name)[0], _kinds(lab.name, action), action))
         following = lab.after(state, action)
         if following.over:
-            continue
+            break
         vocabulary.see(following)
         vocabulary.try_undo(lab, state, action, following)
         vocabulary.see_enabled(lab, state, action, following)

@@ -60,6 +60,7 @@ def test_the_action_that_wins_counts_as_accepted():
     assert won.items() <= {*taken_actions(episodes, [SAME])}
 
 
+@pytest.mark.long
 def test_a_step_that_no_rule_proved_to_be_needed_may_be_needed():
     world = make_world(793)
     interface, _ = learn(world, Size())
@@ -68,15 +69,6 @@ def test_a_step_that_no_rule_proved_to_be_needed_may_be_needed():
     assert rules is not None
     assert not any(isinstance(rule, NeedsStep) and (rule.form, rule.step.form) == (take, go) for rule in rules.rules)
     assert (take, go) in claims_of(interface.source).needs
-
-
-def test_a_walk_goes_on_where_an_action_would_end_the_episode():
-    world = make_world(5, listed=True, depth=1, travel="none", goal="use", undo=True)
-    task = train_tasks(world, 1)[0]
-    lab = Lab(WorldEnv(world, [task], 10**6))
-    states = walk(lab, ActionVocabulary(lab.name), task, random.Random(0), 100)
-    assert any(lab.after(state, action).over for state in states for action in state.admissible)
-    assert len(states) > 80
 
 
 @pytest.fixture(scope="module")
