@@ -249,7 +249,7 @@ class ProbeBackend:
         failed = lost_of(played)
         refusals = unlisted_refusals(failed)
         self.lab.refusals = sorted({*refusals, *(before.vocabulary.refusals if before else ())})
-        accepted = {action for _, action in taken_actions(played, self.lab.refusals)}
+        accepted = {action for _, action in taken_actions(played, failed, self.lab.refusals)}
         utterances = accepted | {action for _, action in refused_actions(played, self.lab.refusals)}
         utterances = {
             action for action in utterances if not self.lab.env.read_only(action) and parse_call(action.strip()) is None

@@ -527,9 +527,13 @@ def refused_actions(failed: Iterable[Trajectory], known: Collection[str]) -> lis
     return [(task_id, action) for task_id, action, refused in _judged(failed, known) if refused]
 
 
-def taken_actions(played: Sequence[Trajectory], known: Collection[str]) -> list[tuple[str, str]]:
-    """List (task id, action) of accepted steps, with those that won an episode."""
-    winning = [(each.task_id, each.steps[-1].action or "") for each in played if each.won and each.steps]
+def taken_actions(
+    played: Sequence[Trajectory], lost: Iterable[Trajectory], known: Collection[str]
+) -> list[tuple[str, str]]:
+    """List (task id, action) of accepted steps, with those that ended an episode that was not lost."""
+    not_won = {id(each) for each in lost}
+    ended = [each for each in played if id(each) not in not_won and each.steps and each.steps[-1].terminated]
+    winning = [(each.task_id, each.steps[-1].action or "") for each in ended]
     return [*((task_id, action) for task_id, action, refused in _judged(played, known) if not refused), *winning]
 
 
