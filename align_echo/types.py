@@ -101,6 +101,13 @@ class Usage(Frozen):
         """Prompt and completion tokens together."""
         return _added(self.prompt_tokens, self.completion_tokens)
 
+    def lines(self, at_endpoints: str) -> list[str]:
+        """Return what the user is told: what was spent `at_endpoints`, counted for all sessions and also for replies
+        that came to nothing, and the tokens of local models; the summary if no endpoint was asked.
+        """
+        local = f"of local models: {self.local_tokens:,} tokens" if self.local_tokens else ""
+        return [line for line in ((at_endpoints, local) if at_endpoints else (self.in_words,)) if line]
+
     @property
     def in_words(self) -> str:
         """Summary for the user, "tokens: 1,234; cost: $0.0123; of local models: 56 tokens"; "" for nothing."""

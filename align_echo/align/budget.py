@@ -17,7 +17,7 @@ from pydantic import Field
 
 from align_echo.models.choosing import ModelName
 from align_echo.models.recording import Call
-from align_echo.models.spending import OPTIONS, Amount, LimitName, Spending, SpendingLimits, SpendingMeter, SpentError
+from align_echo.models.spending import OPTIONS, Amount, LimitName, Spending, SpendingLimits, SpentError
 from align_echo.registry import quantity
 from align_echo.types import Completion, Frozen, WordChoice
 
@@ -192,7 +192,7 @@ class Budget:
             shares.append((self.seconds - seconds) / limits.seconds)
         return max(shares)
 
-    def meter(self, name: ModelName) -> SpendingMeter | None:
+    def meter(self, name: ModelName) -> Spending | None:
         """Return the meter of a model at an endpoint; None for another."""
         return self._spending.meter(name) if self._spending else None
 
@@ -211,7 +211,7 @@ class RoleMeter:
 
     budget: Budget
     share: float | None
-    paid: SpendingMeter | None = None
+    paid: Spending | None = None
 
     def before_requests(self, calls: Sequence[Call]) -> None:
         """Raise `BudgetSpentError` before requests beyond the budget; `SpentError` if it has no share, as an agent."""
@@ -242,3 +242,8 @@ class RoleMeter:
         """Count no tokens for a request without a reply."""
         if self.paid is not None:
             self.paid.after_fault(call)
+
+    def after_stop(self, call: Call) -> None:
+        """Count no tokens for a request that is waited for no longer."""
+        if self.paid is not None:
+            self.paid.after_stop(call)

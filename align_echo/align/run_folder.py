@@ -2,7 +2,7 @@
 
     config.json                  settings (`RunConfig`)
     events.jsonl                 log of events, with times (`Event`)
-    under_way.jsonl              requests of a limited run as they are sent (`models/spending.py`)
+    under_way.jsonl              requests without an answer yet (`models/spending.py`)
     calls.jsonl, cache/          every prompt and reply (`models/recording.py`); replies by request
     iterations/<i>/trajectories.jsonl, misalignments.json, interface.py, interface.json
     iterations/<i>/iteration.json    written last: the iteration is finished (`IterationRecord`)
@@ -30,6 +30,7 @@ from align_echo.interface.contract import Interface, RuleCoverage, load_interfac
 from align_echo.intervals import Percent, Score, ScoreChange
 from align_echo.models.cache import ReplyCache
 from align_echo.models.recording import CallLog, RecordingModel, TokenMeter
+from align_echo.models.spending import UNDER_WAY
 from align_echo.run_dir import CONFIG, RunDir, finished_nothing, flat
 from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Trajectory, Usage, source_in
 
@@ -72,7 +73,7 @@ OnEvent = Callable[[Event], None]
 
 # ---------------------------------------------------------------- the one folder of a generation run
 
-LEFT_BY_A_FALSE_START = ("config.json", "events.jsonl", "calls.jsonl", "cache", "iterations")
+LEFT_BY_A_FALSE_START = ("config.json", "events.jsonl", "calls.jsonl", UNDER_WAY, "cache", "iterations")
 """Files a run may leave behind before finishing anything."""
 
 IterationOutcome = Literal["written", "unchanged", "no-failures", "no-misalignments"]

@@ -60,8 +60,8 @@ def leave(*, agent_broke: bool, trouble: str = "", warning: str = "") -> None:
 
 
 def cost(usage: Usage, spent: str = "") -> None:
-    """Print the cost, if there was any, and what was `spent` by role."""
-    print("".join(f"{line}\n" for line in (usage.in_words, spent) if line), end="")
+    """Print the cost, if there was any: what was `spent` at endpoints by role, else the usage."""
+    print("".join(f"{line}\n" for line in usage.lines(spent)), end="")
 
 
 def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> Path:

@@ -36,6 +36,7 @@ from align_echo.intervals import (
     safe_ratio,
     task_key,
 )
+from align_echo.models.spending import RoleSpending
 from align_echo.rollout.faults import InterfaceConduct, fault_text, summarize_conduct
 from align_echo.rollout.refusals import AnswerShares, Known, RefusalCounts, RefusalJudge, pooled_percent
 from align_echo.types import ChoiceCounts, Frozen, Step, Trajectory, Usage
@@ -121,7 +122,7 @@ class VariantDifference(Frozen):
 class VariantComparison(Frozen):
     """All variants on the same tasks. `differences` compares each other variant with the baseline, `over_placebo` each
     half and the complete interface with its placebo, if that was played. `refusals` says how refused actions are known;
-    "" if they are not, or in different ways.
+    "" if they are not, or in different ways. `at_endpoints` is what each role asked for in all sessions.
     """
 
     environment: str
@@ -134,6 +135,7 @@ class VariantComparison(Frozen):
     variants: dict[str, VariantResult]
     differences: dict[str, VariantDifference]
     over_placebo: dict[str, VariantDifference] = Field(default_factory=dict)
+    at_endpoints: dict[str, RoleSpending] = Field(default_factory=dict)
 
     @property
     def usage(self) -> Usage:

@@ -21,11 +21,12 @@ from align_echo.base.jsonl import JsonlFile
 from align_echo.critic.ask import AttemptRecord
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface
+from align_echo.models.spending import UNDER_WAY
 from align_echo.rollout.session import Episode
 from align_echo.run_dir import RunDir, finished_nothing, is_run_by
 from align_echo.types import Frozen, Trajectory, impossible
 
-LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", "reviews")
+LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", UNDER_WAY, "cache", "trajectories", "reviews")
 """Files of an evaluation without any finished episode."""
 
 Config = Mapping[str, JsonValue]

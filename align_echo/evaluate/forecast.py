@@ -93,7 +93,7 @@ class Forecast:
             if known == role:
                 price = price_of(name)
                 cost = price.cost(round(part.prompt_tokens), round(part.reply_tokens)) if price else 0.0
-                total.add(Amount(cost, round(part.requests), round(part.prompt_tokens + part.reply_tokens)))
+                total.add(Amount(cost, round(part.requests), round(part.prompt_tokens), round(part.reply_tokens)))
         return total
 
     @property

@@ -53,7 +53,7 @@ from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoint
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
 from align_echo.models.endpoint import ReplyTokens
 from align_echo.models.reply_tokens import find_reply_tokens, read_reply_tokens
-from align_echo.models.spending import NO_LIMITS, Spending, SpendingLimits, check_limits, open_spending
+from align_echo.models.spending import NO_LIMITS, RoleSpending, Spending, SpendingLimits, check_limits, open_spending
 from align_echo.rollout.faults import InterfaceConduct
 from align_echo.rollout.refusals import AnswerShares, Known
 from align_echo.rollout.session import try_reset
@@ -136,7 +136,9 @@ class GridCell(Frozen):
 
 
 class GridSummary(Frozen):
-    """All cells. `model` is None if no agent of the grid asks one; `faults` counts broken episodes."""
+    """All cells. `model` is None if no agent of the grid asks one; `faults` counts broken episodes. `at_endpoints` is as in
+    `VariantComparison`.
+    """
 
     model: str | None
     interface: str
@@ -144,6 +146,7 @@ class GridSummary(Frozen):
     tasks: NonNegativeInt
     faults: NonNegativeInt
     usage: Usage
+    at_endpoints: dict[str, RoleSpending] = Field(default_factory=dict)
     cells: tuple[GridCell, ...]
 
 
@@ -385,6 +388,7 @@ def play_grid(
             seed=axes.seed,
             tasks=max(map(len, axes.tasks.values())),
         )
+        grid = grid.model_copy(update={"at_endpoints": spending.by_role})
         run_dir.finish(grid)
     return grid, list(dict.fromkeys(experiment.line for experiment in experiments))
 

@@ -185,7 +185,7 @@ def result_lines(plan: GenerationPlan, summary: RunSummary, path: Path, spent: s
     yield f"stopped after {quantity(len(summary.iterations), 'iteration')} ({summary.stopped}): {ending(summary)}"
     for rule in load_interface(path / summary.interface_file).provenance.unresolved:
         yield f"no rule stood its experiments for: {printable(rule)}"
-    yield from filter(None, [summary.usage.in_words, spent])
+    yield from summary.usage.lines(spent)
     if summary.written:
         yield f"interface: {path / summary.interface_file}"
         yield f"to measure it further: {evaluate_command(plan, path / summary.interface_file)}"

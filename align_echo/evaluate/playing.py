@@ -192,5 +192,7 @@ def play(
         trajectories = experiment.play_variants()
         progress.status("replaying the actions in the plain environment")
         comparison = compare(plan.spec, trajectories, seed=plan.seed, data_root=plan.data_root)
+        if spending is None:
+            comparison = comparison.model_copy(update={"at_endpoints": experiment.spending.by_role})
         folder.finish(comparison)
     return comparison

@@ -26,6 +26,7 @@ from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.intervals import Percent, Score, mean_score, scored, success_rate
 from align_echo.models.recording import describe_model
+from align_echo.models.spending import RoleSpending
 from align_echo.prompts import prompt_hash
 from align_echo.rollout.batches import HOPELESS, failed
 from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
@@ -70,7 +71,7 @@ class RoundResult(Frozen):
 class RefinementResult(Frozen):
     """Results of refinement rounds. `critic` is None without one; `usage` is the agent's, `critic_usage` the critic's.
 
-    `conduct` reports failures of the interface over all episodes.
+    `conduct` reports failures of the interface over all episodes. `at_endpoints` is as in `VariantComparison`.
     """
 
     environment: str
@@ -86,6 +87,7 @@ class RefinementResult(Frozen):
     conduct: InterfaceConduct = InterfaceConduct()
     usage: Usage
     critic_usage: Usage
+    at_endpoints: dict[str, RoleSpending] = Field(default_factory=dict)
 
 
 def _round(
@@ -225,6 +227,7 @@ def refine(
         critic = Critic(model, form=refining.form, draws_at=CRITIC_TEMPERATURE, max_tokens=plan.judge_tokens)
     with experiment.begin(_on_record(refining, critic)).folder as folder:
         result = _play_rounds(experiment, refining, critic)
+        result = result.model_copy(update={"at_endpoints": experiment.spending.by_role})
         folder.finish(result)
     return result
 

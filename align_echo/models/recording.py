@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from pydantic import ConfigDict
 
 from align_echo.base.jsonl import JsonlFile
-from align_echo.errors import ModelError, ReplyWithheldError, UsageError
+from align_echo.errors import AlignEchoError, ModelError, ReplyWithheldError, UsageError
 from align_echo.models.cache import ReplyCache, Stored, choice_key, request_key
 from align_echo.models.drawing import MAX_TOKENS, choose, draw_each, model_for_sample
 from align_echo.models.endpoint import get_base_url
@@ -161,6 +161,9 @@ class TokenMeter(Protocol):
     def after_fault(self, call: Call) -> None:
         """Count a request without a reply."""
 
+    def after_stop(self, call: Call) -> None:
+        """Count a request that is waited for no longer."""
+
 
 class RecordingModel:
     """A chat model that asks `model` at most once per request and sample, and logs every exchange.
@@ -288,21 +291,28 @@ class RecordingModel:
                 self._meter.before_requests([calls[index] for index in new.values()])
             for request, answer in zip(new, self._asked(ask, [*new.values()], calls), strict=True):
                 answers[request] = answer
-                call = calls[new[request]]
                 if not isinstance(answer, ModelError):
                     self._cache.put(request, answer)
-                    if self._meter is not None:
-                        self._meter.after_reply(call, answer)
-                elif self._meter is not None:
-                    self._meter.after_fault(_answered(call, answer))
-        logged_answers = []
-        for call in calls:
-            answer = answers[call.request]
-            self._log.append(_answered(call, answer))
-            logged_answers.append(answer)
-            if not isinstance(answer, ModelError):  # a repeated request gets the stored answer
-                answers[call.request] = answer.model_copy(update={"cached": True})
+            logged_answers = []
+            for call in calls:
+                answer = answers[call.request]
+                self._log.append(_answered(call, answer))
+                logged_answers.append(answer)
+                if not isinstance(answer, ModelError):  # a repeated request gets the stored answer
+                    answers[call.request] = answer.model_copy(update={"cached": True})
+            self._settle([calls[index] for index in new.values()], answers)
         return logged_answers
+
+    def _settle(self, new: Sequence[Call], answers: Mapping[str, Completion | WordChoice | ModelError]) -> None:
+        """Tell the meter of the answers to new calls, which are in the log by now."""
+        if self._meter is None:
+            return
+        for call in new:
+            answer = answers[call.request]
+            if isinstance(answer, ModelError):
+                self._meter.after_fault(_answered(call, answer))
+            else:
+                self._meter.after_reply(call, answer)
 
     def _asked(
         self,
@@ -313,10 +323,12 @@ class RecordingModel:
         """Ask for the calls of these indices. What the meter reserved for them is released if that raises."""
         try:
             return ask(new) if new else ()
-        except BaseException:
-            for index in new:
-                if self._meter is not None:
-                    self._meter.after_fault(calls[index])
+        except BaseException as error:
+            refused = isinstance(error, AlignEchoError)  # by the endpoint; a stop leaves requests that may be paid
+            if self._meter is not None:
+                end = self._meter.after_fault if refused else self._meter.after_stop
+                for index in new:
+                    end(calls[index])
             raise
 
     def _call(self, messages: Sequence[Message], temperature: float, max_tokens: int, sample: int, stage: int) -> Call:

@@ -2,23 +2,25 @@
 
 A request is only sent if its highest possible cost and tokens fit beside those of the requests under way. Replies from
 the cache are free. A verdict counts as one request, and what is asked again after a fault or a refusal is not counted:
-an endpoint that bills these is not known here. A limited run writes each request down before it is sent
-(`under_way.jsonl`): one whose answer was lost with a killed process counts with the most that it may have cost. Not
-here: the budget of a generation (`align/budget.py`), and prices (`prices.py`).
+an endpoint that bills these is not known here. Each request is written down before it is sent (`under_way.jsonl`): one
+whose answer was lost with a killed process counts with the most that it may have cost. Not here: the budget of a
+generation (`align/budget.py`), and prices (`prices.py`).
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from align_echo.base.files import write_atomically
 from align_echo.base.halting import pause
 from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import UsageError
@@ -29,9 +31,6 @@ from align_echo.models.recording import Call, CallLog
 from align_echo.registry import quantity
 from align_echo.types import Completion, Frozen, Usage, WordChoice
 
-CHARACTERS_PER_TOKEN = 2
-"""Fewest characters of an average token: bounds the tokens of a prompt from above."""
-
 VERDICT_REQUESTS = 3
 """Most requests for one verdict: for its first token, for a word, and with room to think."""
 
@@ -39,7 +38,7 @@ POLLING = 0.05
 """Seconds between looks at the requests under way."""
 
 UNDER_WAY = "under_way.jsonl"
-"""File of a limited run: the requests that were sent, each with the most that it may spend."""
+"""File of a run that asks endpoints: the requests without an answer yet, each with the most that it may spend."""
 
 LimitName = Literal["cost", "requests", "tokens"]
 OPTIONS: Mapping[LimitName, str] = {
@@ -76,30 +75,173 @@ class Amount:
 
     cost: float = 0.0
     requests: int = 0
-    tokens: int = 0
+    prompt: int = 0
+    completion: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of prompts and replies together."""
+        return self.prompt + self.completion
 
     def add(self, other: Amount, sign: int = 1) -> None:
         """Add an amount, or subtract it with -1."""
         self.cost += sign * other.cost
         self.requests += sign * other.requests
-        self.tokens += sign * other.tokens
+        self.prompt += sign * other.prompt
+        self.completion += sign * other.completion
+
+
+class RoleSpending(Frozen):
+    """What a role's models were asked for at endpoints, over all sessions of a run. `cost_usd` is None without a price.
+
+    `at_most`: of some requests no count came back, and they count with the most that they may have spent.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float | None = 0.0
+    at_most: bool = False
+
+
+@dataclass
+class _RoleTotal:
+    """What a role spent, whether all of its prices are known, and whether all of it was counted by servers."""
+
+    amount: Amount = field(default_factory=Amount)
+    priced: bool = True
+    counted: bool = True
+
+    @property
+    def dollars(self) -> str:
+        at_most = "" if self.counted else "at most "
+        return f"{at_most}${self.amount.cost:,.4f}"
+
+    @property
+    def tokens(self) -> str:
+        return f"{'' if self.counted else 'at most '}{self.amount.tokens:,} tokens"
+
+
+# ---------------------------------------------------------------- the most tokens that a request may take
+
+REQUEST_TOKENS, MESSAGE_TOKENS = 64, 16
+"""Most tokens that a chat template adds to a conversation, and to each message."""
+
+MARGIN = 1.5
+"""Factor on the largest share of tokens in the bytes of earlier prompts: other texts may have more."""
+
+BYTES_PER_TOKEN = 2
+"""Fewest bytes of an average token, for requests whose server reports no tokens."""
+
+
+class TokenBounds:
+    """Upper bounds of the tokens of a model's requests, narrowed by what its server counted.
+
+    A token of a text has at least one byte. What a server counts beyond the bytes (a hidden prompt, thinking beyond the
+    limit of a reply) is expected again.
+    """
+
+    def __init__(self) -> None:
+        self._share: float | None = None
+        self._more_prompt = self._more_reply = 0
+
+    def learn(self, call: Call, usage: Usage) -> None:
+        """Learn from a server's counts for a request."""
+        if usage.prompt_tokens:
+            most = _prompt_bytes(call)
+            self._share = max(self._share or 0.0, min(1.0, usage.prompt_tokens / most))
+            self._more_prompt = max(self._more_prompt, usage.prompt_tokens - most)
+        self._more_reply = max(self._more_reply, (usage.completion_tokens or 0) - _reply_limit(call))
+
+    def prompt(self, call: Call) -> int:
+        """Return the most tokens of a request's prompt."""
+        share = 1.0 if self._share is None else min(1.0, self._share * MARGIN)
+        return math.ceil(_prompt_bytes(call) * share) + self._more_prompt
+
+    def reply(self, call: Call) -> int:
+        """Return the most tokens of a request's reply."""
+        return _reply_limit(call) + self._more_reply
+
+
+def _prompt_bytes(call: Call) -> int:
+    """Return the bytes of a request's prompt, and what a template adds: no prompt has more tokens."""
+    texts = [text for message in call.messages for text in (message.content, message.tools)]
+    texts += [text for message in call.messages if message.call for text in message.call.model_dump().values()]
+    return sum(len(text.encode()) for text in texts) + REQUEST_TOKENS + MESSAGE_TOKENS * len(call.messages)
+
+
+def _reply_limit(call: Call) -> int:
+    return call.max_tokens + (THINKING_TOKENS if call.words else 0)
+
+
+# ---------------------------------------------------------------- what is spent
 
 
 class _Sent(Frozen):
-    """A request that was sent, and the most that it may spend."""
+    """A request that was sent, and the most that it may spend.
+
+    `before` is the number of earlier answers to the same request. `lost`: its answer was lost with an earlier session.
+    """
 
     role: str
+    model: str
     request: str
-    cost: float
-    requests: int
-    tokens: int
+    prompt: int
+    completion: int
+    before: int = 0
+    lost: bool = False
+
+    def most(self, price: Price | None) -> Amount:
+        return _priced(self.prompt, self.completion, price)
+
+
+def _priced(prompt: int, completion: int, price: Price | None) -> Amount:
+    return Amount(price.cost(prompt, completion) if price else 0.0, 1, prompt, completion)
+
+
+class _RequestsUnderWay:
+    """The requests without an answer, in memory and in a file (None: in no file), which is gone when all are answered.
+
+    The file is only written once a request is sent: until then another process may work in the folder.
+    """
+
+    def __init__(self, file: JsonlFile | None, lost: Sequence[_Sent]) -> None:
+        self._file = file
+        self._lost = [sent.model_copy(update={"lost": True}) for sent in lost]
+        self._sent: dict[str, _Sent] = {}
+        self._is_whole = False
+
+    def add(self, sent: _Sent) -> None:
+        if not self._is_whole:
+            self._write_lost()
+        self._sent[sent.request] = sent
+        if self._file is not None:
+            self._file.append(sent)
+
+    def take(self, request: str, *, lost: bool) -> _Sent:
+        """Remove a request, and return it. `lost`: its answer will not come."""
+        sent = self._sent.pop(request)
+        if lost:
+            self._lost.append(sent.model_copy(update={"lost": True}))
+        if not self._sent:
+            self._write_lost()
+        return sent
+
+    def _write_lost(self) -> None:
+        self._is_whole = True
+        if self._file is None:
+            return
+        if self._lost:
+            write_atomically(self._file.path, (f"{sent.model_dump_json()}\n" for sent in self._lost))
+        else:
+            self._file.path.unlink(missing_ok=True)
 
 
 class Spending:
     """What a run has spent, and what the requests under way may spend yet. Thread-safe.
 
     `calls` are those of earlier sessions of the run, `prices` those of its models, by name, as far as they are known.
-    `under_way` is the file of the requests that are sent, None to write none.
+    `under_way` is the file of the requests that are sent, None to write none; what it says is read first (`sent`).
     """
 
     def __init__(
@@ -108,25 +250,24 @@ class Spending:
         calls: Iterable[Call] = (),
         prices: Mapping[str, Price] | None = None,
         *,
+        sent: Sequence[_Sent] = (),
         under_way: JsonlFile | None = None,
     ) -> None:
         self.limits = limits
         self._prices = dict(prices or {})
         self._spent, self._reserved = Amount(), Amount()
-        self._by_role: dict[str, Amount] = {}
-        self._unpriced: set[str] = set()
+        self._by_role: dict[str, _RoleTotal] = {}
+        self._bounds: dict[str, TokenBounds] = {}
         self._lock = threading.Lock()
-        self._under_way = under_way
-        answered: Counter[str] = Counter()
+        self._answers: Counter[str] = Counter()
         for call in calls:
             if not call.cached:
-                answered[call.request] += 1
-                price = self._prices.get(call.model)
-                self._add(call.role, _amount(call, call.usage, call.reply, price), priced=price is not None)
-        for sent in under_way.read(_Sent) if under_way else ():
-            answered[sent.request] -= 1
-            if answered[sent.request] < 0:
-                self._add(sent.role, Amount(sent.cost, sent.requests, sent.tokens), priced=True)
+                self._answers[call.request] += 1
+                self._add(call, call.usage, call.reply)
+        lost = [each for each in sent if each.lost or each.before >= self._answers[each.request]]
+        for each in lost:
+            self._add_most(each)
+        self._under_way = _RequestsUnderWay(under_way, lost)
 
     @property
     def spent(self) -> Amount:
@@ -134,72 +275,143 @@ class Spending:
         with self._lock:
             return replace(self._spent)
 
-    def meter(self, name: ModelName) -> SpendingMeter | None:
+    def meter(self, name: ModelName) -> Spending | None:
         """Return the meter of a model's requests; None for a model that is asked at no endpoint."""
-        return SpendingMeter(self, self._prices.get(name.text)) if is_paid(name) else None
+        return self if is_paid(name) else None
 
-    def reserve(self, most: Amount, sent: Sequence[_Sent] = ()) -> None:
-        """Reserve the highest amount of requests about to be sent. If it does not fit, wait for the requests under way,
-        which may cost less than they could. Raises `SpentError` if it does not fit beside what is spent.
+    # ------------------------------------------------------------ a `TokenMeter`
+
+    def before_requests(self, calls: Sequence[Call]) -> None:
+        """Reserve what new requests may cost at most. If it does not fit, wait for the requests under way, which may
+        cost less than they could. Raises `SpentError`, before any is sent, if it does not fit beside what is spent.
         """
         while True:
-            under_way = self._reserved.requests
-            limit = self._try_to_reserve(most)
-            if limit is None:
-                break
-            if not under_way:
+            with self._lock:
+                sent = [self._at_most(call) for call in calls]
+                limit = self._reserve(sent)
+                if limit is None:
+                    for each in sent:
+                        self._under_way.add(each)
+                    return
+                is_alone = not self._reserved.requests
+            if is_alone:
                 raise self.refusal(limit)
             pause(POLLING)
-        if self._under_way is not None:
-            for request in sent:
-                self._under_way.append(request)
+
+    def after_reply(self, call: Call, reply: Completion | WordChoice) -> None:
+        """Count a reply: the tokens reported, else as many as its bytes make at most."""
+        self._settle(call, reply.usage, reply.text if isinstance(reply, Completion) else reply.said or "")
+
+    def after_fault(self, call: Call) -> None:
+        """Count a request without a reply."""
+        self._settle(call, call.usage, None)
+
+    def after_stop(self, call: Call) -> None:
+        """Count a request that is waited for no longer with the most that it may cost."""
+        with self._lock:
+            sent = self._under_way.take(call.request, lost=True)
+            self._reserved.add(self._most(sent), -1)
+            self._add_most(sent)
+
+    def _settle(self, call: Call, usage: Usage, reply: str | None) -> None:
+        with self._lock:
+            sent = self._under_way.take(call.request, lost=False)
+            self._reserved.add(self._most(sent), -1)
+            self._answers[call.request] += 1
+            self._add(call, usage, reply)
+
+    def _reserve(self, sent: Sequence[_Sent]) -> LimitName | None:
+        """Reserve the most that requests may spend and return None, or return the limit that it could exceed."""
+        total = replace(self._reserved)
+        for each in sent:
+            total.add(self._most(each))
+        for name in OPTIONS:
+            limit = getattr(self.limits, name)
+            if limit is not None and getattr(self._spent, name) + getattr(total, name) > limit:
+                return name
+        self._reserved = total
+        return None
+
+    def _at_most(self, call: Call) -> _Sent:
+        """Return a request with the most that it may spend; a judge that thinks is asked up to `VERDICT_REQUESTS`
+        times.
+        """
+        bounds = self._bounds.setdefault(call.model, TokenBounds())
+        return _Sent(
+            role=call.role,
+            model=call.model,
+            request=call.request,
+            prompt=(VERDICT_REQUESTS if call.words else 1) * bounds.prompt(call),
+            completion=bounds.reply(call),
+            before=self._answers[call.request],
+        )
+
+    def _most(self, sent: _Sent) -> Amount:
+        return sent.most(self._prices.get(sent.model))
+
+    # ------------------------------------------------------------ totals
+
+    def _add(self, call: Call, usage: Usage, reply: str | None) -> None:
+        """Add what a call spent: of one without a reply what the endpoint reported. Token counts that were not reported
+        are bounded by the bytes.
+        """
+        total = self._by_role.setdefault(call.role, _RoleTotal())
+        amount = Amount(requests=1)
+        if reply is not None or usage.prompt_tokens:
+            counts = usage.prompt_tokens, usage.completion_tokens
+            total.counted = total.counted and None not in counts
+            prompt, completion = (
+                bound // BYTES_PER_TOKEN if count is None else count
+                for count, bound in zip(counts, (_prompt_bytes(call), len((reply or "").encode())), strict=True)
+            )
+            amount = _priced(prompt, completion, self._prices.get(call.model))
+            amount = amount if usage.cost_usd is None else replace(amount, cost=usage.cost_usd)
+            self._bounds.setdefault(call.model, TokenBounds()).learn(call, usage)
+        total.priced = total.priced and call.model in self._prices
+        total.amount.add(amount)
+        self._spent.add(amount)
+
+    def _add_most(self, sent: _Sent) -> None:
+        total = self._by_role.setdefault(sent.role, _RoleTotal())
+        total.counted, most = False, self._most(sent)
+        total.priced = total.priced and sent.model in self._prices
+        total.amount.add(most)
+        self._spent.add(most)
 
     def refusal(self, limit: LimitName) -> SpentError:
         """Return the error that says what is spent of a limit and how to go on."""
-        option = OPTIONS[limit]
+        option, spent = OPTIONS[limit], self.spent
+        dollars = "" if self.limits.cost is None else f", ${spent.cost:,.4f}"
+        in_words = f"{spent.requests:,} requests, {spent.tokens:,} tokens{dollars}"
         return SpentError(
-            f"{option} {getattr(self.limits, limit):,g} leaves no room for the next request (spent: {self._in_words}); "
+            f"{option} {getattr(self.limits, limit):,g} leaves no room for the next request (spent: {in_words}); "
             f"what was played is saved: --resume with a larger {option} goes on",
             limit,
         )
 
-    def _try_to_reserve(self, most: Amount) -> LimitName | None:
-        """Reserve an amount and return None, or return the limit that it could exceed."""
-        with self._lock:
-            for name in OPTIONS:
-                limit = getattr(self.limits, name)
-                used = getattr(self._spent, name) + getattr(self._reserved, name)
-                if limit is not None and used + getattr(most, name) > limit:
-                    return name
-            self._reserved.add(most)
-            return None
-
-    def settle(self, role: str, most: Amount, amount: Amount, *, priced: bool) -> None:
-        """Replace the reserved amount of a role's request by what it spent; `priced`: its cost is known."""
-        with self._lock:
-            self._reserved.add(most, -1)
-            self._add(role, amount, priced=priced)
-
-    def _add(self, role: str, amount: Amount, *, priced: bool) -> None:
-        self._spent.add(amount)
-        self._by_role.setdefault(role, Amount()).add(amount)
-        if not priced:
-            self._unpriced.add(role)
-
     @property
-    def _in_words(self) -> str:
-        spent = self._spent
-        dollars = "" if self.limits.cost is None else f", ${spent.cost:,.4f}"
-        return f"{spent.requests:,} requests, {spent.tokens:,} tokens{dollars}"
+    def by_role(self) -> dict[str, RoleSpending]:
+        """What each role has spent by now."""
+        with self._lock:
+            return {
+                role: RoleSpending(
+                    requests=total.amount.requests,
+                    prompt_tokens=total.amount.prompt,
+                    completion_tokens=total.amount.completion,
+                    cost_usd=round(total.amount.cost, 6) if total.priced else None,
+                    at_most=not total.counted,
+                )
+                for role, total in sorted(self._by_role.items())
+            }
 
     @property
     def in_short(self) -> str:
         """What the roles have spent at endpoints: dollars, or tokens without prices; "" for nothing."""
         with self._lock:
             roles = {
-                role: f"{amount.tokens:,} tokens" if role in self._unpriced else f"${amount.cost:,.4f}"
-                for role, amount in self._by_role.items()
-                if amount.requests
+                role: total.dollars if total.priced else total.tokens
+                for role, total in self._by_role.items()
+                if total.amount.requests
             }
         return ", ".join(f"{role} {words}" for role, words in roles.items())
 
@@ -208,69 +420,11 @@ class Spending:
         """Requests, tokens and dollars by role, over all sessions; "" for nothing."""
         with self._lock:
             parts = [
-                f"{role} {quantity(amount.requests, 'request')}, {amount.tokens:,} tokens"
-                + (", cost not known" if role in self._unpriced else f", ${amount.cost:,.4f}")
-                for role, amount in self._by_role.items()
+                f"{role} {quantity(total.amount.requests, 'request')}, {total.tokens}, "
+                + (total.dollars if total.priced else "cost not known")
+                for role, total in self._by_role.items()
             ]
         return f"at endpoints: {'; '.join(parts)}" if parts else ""
-
-
-@dataclass(frozen=True)
-class SpendingMeter:
-    """Meter of a model's requests (a `TokenMeter`). `price` is None for unknown prices."""
-
-    spending: Spending
-    price: Price | None
-
-    def before_requests(self, calls: Sequence[Call]) -> None:
-        """Reserve what new requests may cost at most. Raises `SpentError`, before any is sent."""
-        total, sent = Amount(), []
-        for call in calls:
-            most = self._most(call)
-            total.add(most)
-            sent.append(
-                _Sent(
-                    role=call.role, request=call.request, cost=most.cost, requests=most.requests, tokens=most.tokens
-                )
-            )
-        self.spending.reserve(total, sent)
-
-    def after_reply(self, call: Call, reply: Completion | WordChoice) -> None:
-        """Count a reply: the tokens reported, else as many as its characters make at most."""
-        text = reply.text if isinstance(reply, Completion) else reply.said or ""
-        amount = _amount(call, reply.usage, text, self.price)
-        self.spending.settle(call.role, self._most(call), amount, priced=self.price is not None)
-
-    def after_fault(self, call: Call) -> None:
-        """Count a request without a reply."""
-        amount = _amount(call, call.usage, None, self.price)
-        self.spending.settle(call.role, self._most(call), amount, priced=self.price is not None)
-
-    def _most(self, call: Call) -> Amount:
-        """Return the most that a call may spend; a judge that thinks is asked up to `VERDICT_REQUESTS` times."""
-        times, reply = (VERDICT_REQUESTS, THINKING_TOKENS) if call.words else (1, 0)
-        return _priced(times * _most_tokens(call), reply + call.max_tokens, self.price)
-
-
-def _most_tokens(call: Call) -> int:
-    return sum(len(message.content) // CHARACTERS_PER_TOKEN + CHARACTERS_PER_TOKEN for message in call.messages)
-
-
-def _amount(call: Call, usage: Usage, reply: str | None, price: Price | None) -> Amount:
-    """Compute what a call spent: of one without a reply what the endpoint reported. Token counts that were not reported
-    are bounded by the characters.
-    """
-    if reply is None and not usage.prompt_tokens:
-        return Amount(requests=1)
-    reply = reply or ""
-    prompt = _most_tokens(call) if usage.prompt_tokens is None else usage.prompt_tokens
-    completion = len(reply) // CHARACTERS_PER_TOKEN if usage.completion_tokens is None else usage.completion_tokens
-    amount = _priced(prompt, completion, price)
-    return amount if usage.cost_usd is None else replace(amount, cost=usage.cost_usd)
-
-
-def _priced(prompt: int, completion: int, price: Price | None) -> Amount:
-    return Amount(price.cost(prompt, completion) if price else 0.0, 1, prompt + completion)
 
 
 # ---------------------------------------------------------------- limits of a run's models
@@ -279,7 +433,7 @@ def _priced(prompt: int, completion: int, price: Price | None) -> Amount:
 def price_of(name: ModelName) -> Price | None:
     """Look up the price of a model at an endpoint; None if it is unknown."""
     settings = name.endpoint.settings if name.endpoint else None
-    return find_price(name.text, settings.prices if settings else None, name.base_url or "")
+    return find_price(name.source, settings.prices if settings else None, name.base_url or "")
 
 
 def is_paid(name: ModelName) -> bool:
@@ -292,12 +446,16 @@ def open_spending(limits: SpendingLimits, models: Iterable[ModelName], path: Pat
 
     Raises `UsageError` for damaged records of a limited run; without limits they are left out.
     """
-    prices = {name.text: price for name in models if is_paid(name) and (price := price_of(name))}
+    prices = {name.source: price for name in models if is_paid(name) and (price := price_of(name))}
     calls: list[Call] = []
+    sent: list[_Sent] = []
+    under_way = JsonlFile(path / UNDER_WAY)
     for file in sorted(path.rglob("calls.jsonl")):
         with suppress(*(() if limits else (UsageError,))):
             calls += CallLog(file).read()
-    return Spending(limits, calls, prices, under_way=JsonlFile(path / UNDER_WAY) if limits else None)
+    with suppress(*(() if limits else (UsageError,))):
+        sent = under_way.read(_Sent)
+    return Spending(limits, calls, prices, sent=sent, under_way=under_way)
 
 
 def check_limits(limits: SpendingLimits, models: Sequence[ModelName]) -> None:

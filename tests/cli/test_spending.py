@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +103,7 @@ def test_every_verb_that_pays_keeps_to_its_limits_over_all_its_parts_and_session
         command = [*(word.replace("URL", endpoint.url) for word in VERBS[verb]), "--out", "run"]
         first = run(*command, "--max-requests", str(limit))
         assert "--resume with a larger --max-requests goes on" in first[1] + first[2], first
-        assert first[0] == (0 if verb == "generate" and limit < 90 else 2)
+        assert first[0] == 2
         assert limit - 8 < len(endpoint.requests) <= limit
         run(*command, "--max-requests", str(limit), "--resume")
         assert len(endpoint.requests) <= limit
@@ -136,17 +138,52 @@ def test_a_study_keeps_to_its_limits_and_takes_no_interface_that_they_cut_short(
         assert len(paid) == len(set(paid)) == len(endpoint.requests)
 
 
-def test_what_a_killed_session_was_about_to_be_told_counts_with_the_most_that_it_may_cost(run):
-    with serve({"m": looking}) as endpoint:
-        command = [*PLAY, "--base-url", endpoint.url]
-        assert run(*command, "--max-requests", "7")[0] == 2
-        for file in Path("run").rglob("calls.jsonl"):  # as if each answer had come after the kill
-            file.unlink()
-        asked = len(endpoint.requests)
-        status, _, err = run(*command, "--max-requests", "9", "--resume")
-        assert status == 2
-        assert "9 requests" in err
-        assert len(endpoint.requests) == asked + 2
+@pytest.mark.parametrize("limit", [[], ["--max-requests", "50"]])
+def test_what_a_killed_session_was_about_to_be_told_counts_with_the_most_that_it_may_cost(limit, run):
+    """The copy of the folder is what a kill leaves while the fifth request is under way, with a limit and without."""
+    asked: list[dict[str, Any]] = []
+
+    def look(request: dict[str, Any]) -> Reply:
+        asked.append(request)
+        if len(asked) == 5:
+            shutil.copytree("run", "killed")
+        return looking(request)
+
+    with serve({"m": look}) as endpoint:
+        command = [*PLAY[:-4], "--model", "m", "--turns", "8", "--workers", "1", "--base-url", endpoint.url, "--out"]
+        assert run(*command, "run", *limit)[0] == 0
+        assert not Path("run/under_way.jsonl").exists()
+        for more in (1, 2):
+            before = len(asked)
+            status, _, err = run(*command, "killed", "--resume", "--max-requests", str(5 + more))
+            assert status == 2
+            assert f"{5 + more} requests" in err
+            assert len(asked) == before + 1
+        status, out, _ = run(*command, "killed", "--resume")
+    assert status == 0
+    assert re.search(r"agent \d+ requests, at most [\d,]+ tokens, at most \$", out)
+
+
+def test_the_summary_and_the_screen_have_one_total_for_each_role(run):
+    """Also where replies come to nothing: some are withheld, and their episodes are played again."""
+    sent = itertools.count(1)
+
+    def reply(request: dict[str, Any]) -> Reply:
+        return Reply(None if next(sent) % 7 == 0 else "look", prompt_tokens=1000, completion_tokens=10)
+
+    with serve({"m": reply}) as endpoint:
+        command = [*PLAY, "--turns", "5", "--base-url", endpoint.url]
+        run(*command)
+        status, out, err = run(*command, "--resume")
+    assert status == 0, err
+    requests, tokens, cost = paid(endpoint)
+    assert f"at endpoints: agent {requests} requests, {tokens:,} tokens, ${cost:.4f}\n" in out
+    assert out.count("tokens") == 1
+    figures = json.loads(Path("run/summary.json").read_text())["at_endpoints"]["agent"]
+    assert figures == {
+        "requests": requests, "prompt_tokens": requests * 1000, "completion_tokens": requests * 10,
+        "cost_usd": pytest.approx(cost), "at_most": False,
+    }  # fmt: skip
 
 
 @pytest.mark.long
@@ -157,8 +194,8 @@ def test_local_tokens_are_told_apart_from_those_that_are_paid(run):
         status, out, err = run(*command, *judged)
     assert status == 0, err
     count = len(endpoint.requests)
-    assert re.search(rf"tokens: {count * 1001:,}; cost: \$[\d.]+; of local models: [\d,]+ tokens", out), out
     assert re.search(rf"at endpoints: judge \d+ requests, {count * 1001:,} tokens, \$", out), out
+    assert re.search(r"\nof local models: [\d,]+ tokens\n", out), out
     assert re.search(r"won \d+; judge \$", err), err
 
 

@@ -1,21 +1,40 @@
-"""What a call may spend at most, and what calls of earlier sessions spent."""
+"""What a call may spend at most, and what calls of earlier sessions spent or may have spent."""
 
 from __future__ import annotations
 
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
-from align_echo.errors import ReplyWithheldError
+from align_echo.errors import ModelError, ReplyWithheldError, UsageError
+from align_echo.models.cache import ReplyCache
+from align_echo.models.choosing import read_name
 from align_echo.models.drawing import THINKING_TOKENS
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.prices import Price
-from align_echo.models.recording import Call
-from align_echo.models.spending import Spending, SpendingLimits, SpendingMeter, SpentError
+from align_echo.models.recording import Call, CallLog, RecordingModel
+from align_echo.models.spending import (
+    MESSAGE_TOKENS,
+    NO_LIMITS,
+    REQUEST_TOKENS,
+    UNDER_WAY,
+    Spending,
+    SpendingLimits,
+    SpentError,
+    open_spending,
+)
 from align_echo.types import Completion, Message, Usage, WordChoice
 from tests.align.endpoint import Reply, serve
 
 PRICE = Price(prompt=1_000_000, completion=1_000_000)
 
 
+PROMPT_BYTES = 100 + REQUEST_TOKENS + MESSAGE_TOKENS
 UNREPORTED = Usage(prompt_tokens=None, completion_tokens=None, cost_usd=None)
 
 
@@ -26,7 +45,7 @@ def call(words: tuple[str, ...] = (), reply: str | None = None) -> Call:
 
 
 def test_a_verdict_leaves_room_for_a_judge_that_thinks() -> None:
-    meter = SpendingMeter(Spending(SpendingLimits(tokens=THINKING_TOKENS)), None)
+    meter = Spending(SpendingLimits(tokens=THINKING_TOKENS))
     meter.before_requests([call()])
     meter.after_reply(call(), Completion(text="look", usage=Usage(prompt_tokens=3, completion_tokens=1)))
     with pytest.raises(SpentError, match="1 requests, 4 tokens"):
@@ -34,8 +53,7 @@ def test_a_verdict_leaves_room_for_a_judge_that_thinks() -> None:
 
 
 def test_what_was_not_reported_costs_the_same_in_the_next_session() -> None:
-    before = Spending(SpendingLimits(cost=1000))
-    meter = SpendingMeter(before, PRICE)
+    meter = before = Spending(SpendingLimits(cost=9000), prices={"m": PRICE})
     for answer in (Completion(text="y" * 20, usage=UNREPORTED), WordChoice(said="wrong", usage=UNREPORTED)):
         meter.before_requests([call()])
         meter.after_reply(call(), answer)
@@ -44,13 +62,12 @@ def test_what_was_not_reported_costs_the_same_in_the_next_session() -> None:
     calls = [call(reply="y" * 20), call(reply="wrong"), call()]
     assert before._spent == Spending(before.limits, calls, {"m": PRICE})._spent
     assert before._spent.requests == 3
-    assert before._spent.cost == before._spent.tokens == 2 * (100 // 2 + 2) + 10 + 2
+    assert before._spent.cost == before._spent.tokens == 2 * (PROMPT_BYTES // 2) + 10 + 2
     assert before._reserved == Spending(before.limits)._reserved
 
 
 def test_a_withheld_reply_costs_what_the_endpoint_reports_also_in_later_sessions() -> None:
-    spending = Spending(SpendingLimits(cost=2000))
-    meter = SpendingMeter(spending, PRICE)
+    meter = spending = Spending(SpendingLimits(cost=2000), prices={"m": PRICE})
     meter.before_requests([call()])
     withheld = call().model_copy(update={"usage": Usage(prompt_tokens=1000, completion_tokens=10, cost_usd=None)})
     meter.after_fault(withheld)
@@ -67,3 +84,127 @@ def test_what_a_withheld_reply_was_paid_stands_in_its_error(monkeypatch: pytest.
     with serve({"m": [withheld]}) as endpoint, pytest.raises(ReplyWithheldError) as caught:
         OpenAICompatibleModel("m", base_url=endpoint.url).complete(call().messages, temperature=0)
     assert (caught.value.usage.prompt_tokens, caught.value.usage.completion_tokens) == (1000, 10)
+
+
+# ---------------------------------------------------------------- requests that are lost with a session
+
+
+class Asked:
+    """A model that does something while a request is under way, and then answers."""
+
+    name = "m"
+
+    def __init__(self, meanwhile: Callable[[], object] = lambda: None, usage: Usage = UNREPORTED) -> None:
+        self.meanwhile = meanwhile
+        self.usage = usage
+
+    def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
+        self.meanwhile()
+        return Completion(text="look", usage=self.usage)
+
+
+def opened(path: Path, limits: SpendingLimits = NO_LIMITS) -> Spending:
+    return open_spending(limits, [read_name("m", "http://127.0.0.1:9/v1")], path)
+
+
+def recording(path: Path, model: Asked, spending: Spending) -> RecordingModel:
+    return RecordingModel(
+        model, role="agent", cache=ReplyCache(path / "cache"), log=CallLog(path / "calls.jsonl"), meter=spending
+    )
+
+
+def ask(model: RecordingModel, text: str) -> None:
+    model.complete((Message(role="user", content=text),), temperature=0, max_tokens=32)
+
+
+@pytest.mark.parametrize("limits", [NO_LIMITS, SpendingLimits(requests=9)])
+def test_a_request_that_was_lost_with_a_session_counts_in_all_later_ones(tmp_path, limits, monkeypatch):
+    """The folder is as a kill leaves it while the second request is under way; the price became known later."""
+    run, killed = tmp_path / "run", tmp_path / "killed"
+    spending = opened(run, limits)
+    ask(recording(run, Asked(), spending), "first")
+    assert not (run / UNDER_WAY).exists(), "what is answered is not under way"
+    ask(recording(run, Asked(lambda: shutil.copytree(run, killed)), spending), "second")
+    assert not (run / UNDER_WAY).exists()
+    monkeypatch.setenv("ALIGN_ECHO_PRICES", str(tmp_path / "prices.json"))
+    (tmp_path / "prices.json").write_text('{"m": {"prompt": 1000000, "completion": 0}}')
+    for text in ("second", "third"):  # in two sessions, each of which ends by itself
+        after = opened(killed, SpendingLimits(requests=9))
+        assert after.by_role["agent"].at_most
+        assert after.spent.cost > PROMPT_BYTES - 100
+        ask(recording(killed, Asked(), after), text)
+    assert opened(killed).spent.requests == 4, "first, second, second again, third"
+
+
+def test_a_request_that_broke_before_counts_when_it_is_lost_later(tmp_path):
+    """Its first attempt broke and is in the log; the second was under way in the kill."""
+    run, killed = tmp_path / "run", tmp_path / "killed"
+
+    def fail() -> None:
+        raise ModelError("no reply")
+
+    with suppress(ModelError):
+        ask(recording(run, Asked(fail), opened(run)), "first")
+    ask(recording(run, Asked(lambda: shutil.copytree(run, killed)), opened(run)), "first")
+    assert opened(killed).spent.requests == 2
+    assert opened(run).spent.requests == 2
+
+
+def test_a_request_that_a_stop_left_may_be_paid_and_one_that_was_refused_not(tmp_path):
+    def stop(error: BaseException) -> Callable[[], None]:
+        def raise_it() -> None:
+            raise error
+
+        return raise_it
+
+    for error, tokens in ((KeyboardInterrupt(), 32 + PROMPT_BYTES - 95), (UsageError("no such model"), 0)):
+        run = tmp_path / type(error).__name__
+        spending = opened(run)
+        with suppress(KeyboardInterrupt, UsageError):
+            ask(recording(run, Asked(stop(error)), spending), "first")
+        assert spending.spent.tokens == tokens
+        assert opened(run).spent.tokens == tokens, "also in a later session"
+        assert (run / UNDER_WAY).exists() == bool(tokens)
+
+
+# ---------------------------------------------------------------- what a server counts beyond an estimate
+
+
+def dense(call: Call, dice: random.Random) -> Usage:
+    """A count near a token for each byte, and a reply of all tokens that it may have."""
+    size = sum(len(message.content.encode()) for message in call.messages)
+    return Usage(prompt_tokens=round(size * dice.uniform(0.7, 0.99)) + 40, completion_tokens=call.max_tokens)
+
+
+def sparse(call: Call, dice: random.Random) -> Usage:
+    size = sum(len(message.content) for message in call.messages)
+    return Usage(prompt_tokens=round(size * dice.uniform(0.2, 0.28)), completion_tokens=3)
+
+
+def hidden(call: Call, dice: random.Random) -> Usage:
+    """A prompt of the server's own before each conversation, and thinking beyond the limit of a reply."""
+    size = sum(len(message.content) for message in call.messages)
+    return Usage(prompt_tokens=3000 + size, completion_tokens=call.max_tokens + 700)
+
+
+@pytest.mark.parametrize("counts", [dense, sparse, hidden])
+@pytest.mark.parametrize("text", ["look around here ", "\u770b\u770b\u5468\u56f4 "])
+def test_a_limit_of_tokens_is_kept_whatever_a_server_counts(counts, text):
+    """Four conversations at once grow until the limit, far beyond the first counts of what a server adds itself."""
+    limit, dice = 60_000, random.Random(0)
+    spending = Spending(SpendingLimits(tokens=limit))
+
+    def play(number: int) -> None:
+        for turn in range(1, 200):
+            messages = [Message(role="user", content=f"{number} {text * 5}") for _ in range(turn)]
+            asked = Call(
+                role="agent", model="m", request=f"{number} {turn}", temperature=0, max_tokens=64,
+                messages=tuple(messages), reply=None,
+            )  # fmt: skip
+            spending.before_requests([asked])
+            spending.after_reply(asked, Completion(text="look", usage=counts(asked, dice)))
+
+    with ThreadPoolExecutor(4) as threads:
+        for played in [threads.submit(play, number) for number in range(4)]:
+            assert isinstance(played.exception(), SpentError)
+    assert limit * 0.75 < spending.spent.tokens <= limit
