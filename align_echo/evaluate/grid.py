@@ -136,8 +136,9 @@ class GridCell(Frozen):
 
 
 class GridSummary(Frozen):
-    """All cells. `model` is None if no agent of the grid asks one; `faults` counts broken episodes. `at_endpoints` is as in
-    `VariantComparison`.
+    """All cells. `model` is None if no agent of the grid asks one; `faults` counts broken episodes.
+
+    `at_endpoints` is as in `VariantComparison`.
     """
 
     model: str | None

@@ -57,7 +57,7 @@ from align_echo.models.endpoint import (
     resolve_timeout,
 )
 from align_echo.models.prices import Price, find_price
-from align_echo.models.wordings import RequestForm, adapt, free_tokens, meaning, offers_tools
+from align_echo.models.wordings import RequestForm, adapt, find_window, least_reply, meaning, offers_tools
 from align_echo.types import Completion, Message, ToolCall, Usage, WordChoice
 
 LOGGER = logging.getLogger(__name__)
@@ -317,8 +317,10 @@ class OpenAICompatibleModel:
         """Send a request in the trial's form, and read the answer.
 
         After a refusal the form changes as `adapt` says. A form that was answered is remembered, and each change is
-        reported once. A reply that does not fit beside the context is asked for with the tokens that are free.
+        reported once. A reply that does not fit beside the context is asked for with the tokens that are free, and so
+        are later ones.
         """
+        max_tokens = trial.max_tokens
         for _ in range(MOST_ADAPTATIONS):
             form, tokens = trial.form, trial.max_tokens
             body = form.body(messages, temperature=temperature, max_tokens=tokens, listed=listed, several=several)
@@ -339,10 +341,14 @@ class OpenAICompatibleModel:
                 return answer
             if "tools" in body and meaning(refusal) == "tools":
                 raise UsageError(f"{self._where} takes no tools: leave --tools out; it says: {refusal.line}") from None
-            free = free_tokens(refusal, tokens) if isinstance(problem, ContextOverflowError) else None
+            asked, window = body.get(form.length_field, tokens), None
+            if isinstance(problem, ContextOverflowError):
+                window = find_window(refusal, asked, messages)
             adapted = adapt(form, body, refusal)
-            if free is not None:
-                trial.max_tokens = free
+            if window is not None and window.free >= least_reply(max_tokens):
+                words = f"its context holds {window.tokens:,} tokens: a reply gets what a long conversation leaves"
+                trial.change(form.model_copy(update={"window": window}), words)
+                trial.max_tokens = window.free
             elif adapted is not None:
                 trial.change(*adapted)
                 if listed and not trial.form.listed:  # the caller asks for a word

@@ -209,6 +209,45 @@ break off before its action, so the context counts as too long.
 """
 
 
+GROWTH = 1.25
+"""Factor on the tokens of a character where the text is another than the one that was counted."""
+
+
+class Window(Frozen):
+    """A model's context of `tokens`, and how many of them (`prompt`) a conversation of so many `characters` took."""
+
+    tokens: int
+    prompt: int
+    characters: int
+
+    @property
+    def free(self) -> int:
+        """Tokens that are free beside the counted conversation."""
+        return self.tokens - self.prompt
+
+    def fit(self, messages: Sequence[Message], asked: int) -> int:
+        """Return the reply's tokens that fit beside a conversation, by an estimate: at least those of a short reply,
+        since the endpoint knows better whether the context is too long.
+        """
+        length = count_characters(messages)
+        each = GROWTH * self.prompt / max(self.characters, 1)
+        if length <= self.characters:
+            taken = min(self.prompt, round(each * length))
+        else:
+            taken = self.prompt + round(each * (length - self.characters))
+        return min(asked, max(self.tokens - taken, min(LEAST_REPLY, asked)))
+
+
+def count_characters(messages: Sequence[Message]) -> int:
+    """Count the characters of a conversation."""
+    return sum(len(message.content) for message in messages)
+
+
+def least_reply(asked: int) -> int:
+    """Return the fewest tokens that must fit beside the context, where so many are asked for."""
+    return min(LEAST_REPLY, asked // 2)
+
+
 class RequestForm(Frozen):
     """What requests to this model look like.
 
@@ -216,7 +255,8 @@ class RequestForm(Frozen):
     `temperature`: "asked" is sent as asked, raised to `coldest` and lowered to `hottest`; None is left out; a number is
     the only value that the model takes. `system_role`: whether there is a system role. `alternates`: whether user and
     assistant must alternate. `listed` is the maximum number of first tokens with probabilities, 0 for none. `effort`
-    takes the place of the reasoning effort asked for: None leaves it out.
+    takes the place of the reasoning effort asked for: None leaves it out. `window` is the context beside which a reply
+    must fit, None as long as all did.
     """
 
     length_field: Literal["max_tokens", "max_completion_tokens", ""] = "max_tokens"
@@ -231,6 +271,7 @@ class RequestForm(Frozen):
     streams: bool = False
     stream_usage: bool = True
     effort: Literal["asked"] | str | None = "asked"
+    window: Window | None = None
 
     def added(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that a user adds to each request, with the effort that the model takes."""
@@ -258,7 +299,7 @@ class RequestForm(Frozen):
         if offers_tools(messages):
             fields["tools"] = json.loads(messages[0].tools)
         if self.length_field:
-            tokens = max(max_tokens, self.least)
+            tokens = max(max_tokens if self.window is None else self.window.fit(messages, max_tokens), self.least)
             fields[self.length_field] = tokens if self.most is None else min(tokens, self.most)
         if self.temperature == "asked":
             warm = max(temperature, self.coldest)
@@ -482,23 +523,23 @@ _FITS = tuple(
 """Messages with the window's tokens and the prompt's: vLLM, TGI, Anthropic."""
 
 
-def free_tokens(refusal: Refusal, asked: int) -> int | None:
-    """Return the reply tokens that fit beside the context, if an overflow's message tells; None if it does not tell.
+def find_window(refusal: Refusal, asked: int, messages: Sequence[Message]) -> Window | None:
+    """Return the context beside which a reply of `asked` tokens does not fit, if an overflow's message tells it; None
+    if it does not tell, or if the conversation alone is too long.
 
-    None also for fewer than `LEAST_REPLY` and than half of `asked`. Beside the listed wordings, three numbers tell:
-    the prompt's, their sum with `asked`, and a window below the sum (OpenAI, DeepSeek, OpenRouter, SGLang).
+    Beside the listed wordings, three numbers tell: the prompt's, their sum with `asked`, and a window below the sum
+    (OpenAI, DeepSeek, OpenRouter, SGLang).
     """
     text = _THOUSANDS.sub("", refusal.message)
-    free = None
-    for pattern in _FITS:
-        if match := pattern.search(text):
-            free = int(match["window"]) - int(match["prompt"])
-            break
-    if free is None:
+    match = next(filter(None, (pattern.search(text) for pattern in _FITS)), None)
+    if match:
+        window, prompt = int(match["window"]), int(match["prompt"])
+    else:
         numbers = set(_numbers(text))
         prompts = [prompt for prompt in numbers if prompt + asked in numbers]
         fits = [
-            window - prompt for prompt in prompts for window in numbers - {asked} if prompt < window < prompt + asked
+            (window, prompt) for prompt in prompts for window in numbers - {asked} if prompt < window < prompt + asked
         ]
-        free = min(fits, default=None)
-    return free if free is not None and min(LEAST_REPLY, asked // 2) <= free < asked else None
+        window, prompt = min(fits, key=lambda fit: fit[0] - fit[1], default=(0, 0))
+    known = Window(tokens=window, prompt=prompt, characters=count_characters(messages))
+    return known if 0 < known.free < asked else None

@@ -16,8 +16,8 @@ from align_echo.models.wordings import (
     WORDINGS,
     Refusal,
     RequestForm,
+    Window,
     adapt,
-    free_tokens,
     meaning,
 )
 from align_echo.types import Completion, Message, WordChoice
@@ -280,8 +280,57 @@ def test_a_reply_shrinks_to_what_is_free_beside_the_context(server: str) -> None
 
 def test_a_context_that_leaves_no_room_for_an_action_is_too_long() -> None:
     nearly = FITS["TGI"].replace("450", "500")
-    assert free_tokens(Refusal(422, nearly), 512) is None
-    assert free_tokens(Refusal(422, nearly.replace("512", "101")), 101) == 100, "little was asked for"
+    with pytest.raises(ContextOverflowError):
+        asked([refusing(422, nearly)])
+    told = nearly.replace("512", "101")
+    with serve({"m": lambda asked: refusing(422, told) if asked["max_tokens"] > 100 else Reply("Hi.")}) as endpoint:
+        reply = model_at(endpoint).complete(TALK, temperature=0, max_tokens=101)
+    assert reply.text == "Hi.", "little was asked for"
+
+
+@pytest.mark.parametrize("server", FITS)
+def test_a_window_is_remembered_for_the_run_and_said_once(server: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A conversation grows by a token for four letters, until less than a short reply is free."""
+
+    def full(request: dict[str, Any]) -> Answer:
+        prompt = sum(len(message["content"]) for message in request["messages"]) // 4
+        most = request["max_tokens"]
+        if prompt + most <= 600:
+            return Reply("Hi.", prompt_tokens=prompt)
+        told = FITS[server].replace("450", str(prompt)).replace("512", str(most)).replace("962", str(prompt + most))
+        return refusing(400, told)
+
+    ended = 0
+    with serve({"m": full}) as endpoint:
+        model = model_at(endpoint)
+        for turn in range(1, 60):
+            messages = [Message(role="user", content="x" * 40) for _ in range(turn)]
+            try:
+                model.complete(messages, temperature=0, max_tokens=512)
+            except ContextOverflowError:
+                ended = turn
+                break
+        assert ended == 48, "480 tokens leave less than 128"
+        assert len(endpoint.requests) <= ended + 2, "one turn showed the window"
+        model.complete([Message(role="user", content="x")], temperature=0, max_tokens=512)
+    assert endpoint.requests[-1]["max_tokens"] == 512, "a short conversation has all tokens"
+    assert caplog.text.count("its context holds 600 tokens") == 1
+
+
+def test_a_server_whose_count_of_the_prompt_stands_still_is_asked_once_a_turn() -> None:
+    told = FITS["vLLM"]
+    with serve({"m": lambda asked: refusing(400, told) if asked["max_tokens"] > 150 else "Hi."}) as endpoint:
+        model = model_at(endpoint)
+        for turn in range(1, 40):
+            model.complete([Message(role="user", content="x" * 40 * turn)], temperature=0, max_tokens=512)
+    assert len(endpoint.requests) == 39 + 1
+
+
+def test_a_window_bounds_no_reply_below_a_short_one() -> None:
+    window = Window(tokens=600, prompt=450, characters=1800)
+    lengths = {length: window.fit([Message(role="user", content="x" * length)], 512) for length in (0, 1800, 9999)}
+    assert lengths == {0: 512, 1800: 150, 9999: 128}
+    assert window.fit([Message(role="user", content="x" * 9999)], 20) == 20
 
 
 # ---------------------------------------------------------------- streams, thinking, forgetting
