@@ -25,7 +25,6 @@ import openai
 from align_echo.base.halting import on_threads, run_coroutine
 from align_echo.base.network import QUIET, WaitNotices, attended, find_failure, find_route
 from align_echo.errors import (
-    KEY_VARIABLES,
     ContextOverflowError,
     ModelError,
     RequestRejectedError,
@@ -34,11 +33,14 @@ from align_echo.errors import (
     redacted,
     without_secrets,
 )
-from align_echo.models.endpoint import NO_KEY, check_header_variables
+from align_echo.models.endpoint import KEY, NO_KEY, check_header_variables
 from align_echo.models.wordings import Refusal, meaning
 from align_echo.types import Frozen
 
 # ---------------------------------------------------------------- which requests are repeated, and when
+
+NOWHERE = (404, 405)
+"""Statuses of an address without a model's answer."""
 
 BRIEF = 3
 """Maximum number of attempts to connect to a server that has never answered."""
@@ -151,14 +153,16 @@ def judged(
     where: str,
     after: float | None = None,
     moved: str = "elsewhere",
-    keys: Sequence[str] = KEY_VARIABLES,
+    credentials: str = KEY,
 ) -> Exception:
     """Map a refusal to an exception: retry, reject this request, or tell the user.
 
-    `after` is the wait in seconds that the endpoint asks for, `moved` where it sends on to. `keys` are the environment
-    variables that the key may come from.
+    `after` is the wait in seconds that the endpoint asks for, `moved` where it sends on to. `credentials` say what was
+    sent to prove who asks.
     """
     status, message, about = refusal.status, refusal.line, meaning(refusal)
+    if about == "route":
+        status = 404
     if about == "no credit":
         return ModelError(f"the account for {where} has no credit left: {message}")
     if about == "overflow":
@@ -166,14 +170,15 @@ def judged(
     if status in (408, 409, 429) or (status >= 500 and about in (None, "busy")):
         return PassingFault(message, after)
     if status in (401, 403):
-        return UsageError(f"{where} refuses the key ({status}): check {' or '.join(keys)}")
+        what, _, check = credentials.partition(": ")
+        return UsageError(f"{where} refuses {what} ({status}): {check}")
     if status == 407:
         return UsageError(f"a proxy on the way to {where} asks for a user and a password (407): see $HTTP_PROXY")
     if 300 <= status < 400:
         moved = moved[:200]
         return UsageError(f"{where} sends on to {moved} ({status}): give the address that answers as the base URL")
-    if status == 404:
-        return UsageError(f"{where} is not there (404): check the model's name and the base URL; {message}")
+    if status in NOWHERE:
+        return UsageError(f"{where} is not there ({status}): check the model's name and the base URL; {message}")
     return RequestRejectedError(f"{where} refuses the request ({status}): {message}")
 
 

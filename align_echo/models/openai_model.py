@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 
@@ -39,7 +41,7 @@ from align_echo.models.answers import (
     read_status_error,
     stated_wait,
 )
-from align_echo.models.client import EndpointClient, PassingFault, RetryPolicy, ask, ask_all, judged, timed
+from align_echo.models.client import NOWHERE, EndpointClient, PassingFault, RetryPolicy, ask, ask_all, judged, timed
 from align_echo.models.drawing import (
     MAX_TOKENS,
     THINKING_TOKENS,
@@ -166,7 +168,7 @@ class OpenAICompatibleModel:
             )
         self._retry = retry or RetryPolicy()
         self._wait = wait
-        self._keys = endpoint.key_variables
+        self._credentials = endpoint.credentials
         settings = endpoint.settings or NamedEndpoint(url=endpoint.url)
         self._most = max_concurrency or settings.concurrency or CONCURRENCY
         self._slots = threading.BoundedSemaphore(self._most)
@@ -331,10 +333,10 @@ class OpenAICompatibleModel:
             except openai.APIStatusError as error:
                 if "tools" in body and (failed := failed_call(error.response.text)):
                     return failed
-                refusal, problem = read_status_error(error), judged_error(error, self._where, self._keys)
+                refusal, problem = read_status_error(error), judged_error(error, self._where, self._credentials)
             except RefusedAnswer as error:
                 refusal = error.refusal
-                problem = judged(refusal, self._where, stated_wait(text))
+                problem = judged(refusal, self._where, stated_wait(text), credentials=self._credentials)
             else:
                 self._remember(trial)
                 self._watch_prompt(messages, answer)
@@ -356,7 +358,7 @@ class OpenAICompatibleModel:
                     raise problem from None
             else:
                 # Not "from error", whose text may hold secrets; the message has its printable part.
-                hint = self._nearest() if refusal.status == 404 else ""
+                hint = self._nearest() if refusal.status in NOWHERE or meaning(refusal) == "route" else ""
                 raise UsageError(f"{problem}; {hint}".rstrip()) if hint else problem from None
         raise RequestRejectedError(f"{self._where} refuses every form of the request: {refusal.line}")
 
@@ -383,16 +385,17 @@ class OpenAICompatibleModel:
             )
 
     def _nearest(self) -> str:
-        """Suggest the most similar name among the endpoint's models and the package's models; "" if there is none.
+        """Suggest the address that lists models, if this one does not, or the most similar name among the endpoint's
+        models and the package's models; "" if there is none.
 
         For a folder of this machine the suggestion is to run it here.
         """
         if Path(self._model).is_dir():
             return f"to run the folder on this machine: transformers:{self._model}, without --base-url"
-        try:
-            names = _listed_models(self._client, self._base_url)
-        except (openai.APIStatusError, ModelError, PassingFault, ValueError, TypeError, LookupError):
-            names = []
+        names = _try_models(self._client, self._base_url)
+        if names is None and (hint := _other_address(self._client, self._base_url)):
+            return hint
+        names = names or []
         return did_you_mean(self._model, [name for name in (*names, *WITHOUT_ENDPOINT) if name != self._model])
 
     def _replies(
@@ -450,7 +453,10 @@ def list_models(base_url: str | None = None, api_key: str | None = None) -> list
     try:
         return _listed_models(client, endpoint.url)
     except openai.APIStatusError as error:
-        problem = judged_error(error, endpoint.url, endpoint.key_variables)
+        problem = judged_error(error, endpoint.url, endpoint.credentials)
+        hint = _other_address(client, endpoint.url) if error.status_code in NOWHERE else ""
+        if hint:
+            raise UsageError(f"{endpoint.url} is not there ({error.status_code}): {hint}") from None
         why = problem if isinstance(problem, UsageError) else f"{endpoint.url} does not list its models: {problem}"
         raise UsageError(str(why)) from None
     except (ModelError, PassingFault) as error:
@@ -466,6 +472,25 @@ def _listed_models(client: EndpointClient, base_url: str) -> list[str]:
     models = listed if isinstance(listed, list) else listed["data"]  # Together answers with the list itself
     names = [str(model["id"]) for model in models[:NAMES_READ]]
     return [name for name in names if name.isprintable() and len(name) <= LONGEST_NAME]
+
+
+def _try_models(client: EndpointClient, base_url: str) -> list[str] | None:
+    """Return the names of the models at an address; None if it lists none."""
+    try:
+        return _listed_models(client, base_url)
+    except (openai.APIStatusError, ModelError, PassingFault, ValueError, TypeError, LookupError):
+        return None
+
+
+def _other_address(client: EndpointClient, base_url: str) -> str:
+    """Say that the API is, or may be, under /v1 of a base URL; "" for one with a version in its path."""
+    if _VERSION.search(urlsplit(base_url).path):
+        return ""
+    longer = f"{base_url}/v1"
+    return f"the base URL is {longer}" if _try_models(client, longer) else f"most servers answer under {longer}"
+
+
+_VERSION = re.compile(r"/v\d")
 
 
 def _bounded(call: ToolCall, longest: int) -> ToolCall:

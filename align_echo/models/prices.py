@@ -90,6 +90,6 @@ def _user_prices(path: str) -> Mapping[str, Price]:
         return TypeAdapter(dict[str, Price]).validate_python(parse_json(Path(path).read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         why = first_wrong(error) if isinstance(error, ValidationError) else first_line(error)
-        raise UsageError(
-            f"{PRICES_VARIABLE}={path} is not readable as {{model: {{prompt, completion}}}}: {why}"
-        ) from error
+        why = (error.strerror or why) if isinstance(error, OSError) else why
+        example = '{"model": {"prompt": 2.0, "completion": 8.0}}'
+        raise UsageError(f"${PRICES_VARIABLE} names {path}, which is not readable as {example}: {why}") from error

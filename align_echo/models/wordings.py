@@ -20,13 +20,13 @@ from align_echo.types import Frozen, Message
 
 Meaning = Literal[
     "overflow", "busy", "no credit", "system role", "alternating roles", "temperature", "listed", "stream",
-    "stream usage", "several", "length field", "length", "effort", "tools",
+    "stream usage", "several", "length field", "length", "effort", "tools", "route",
 ]  # fmt: skip
 """What a refusal is about.
 
 "overflow": the context is too long. "busy": a limit of requests or tokens per time. "listed": `top_logprobs`.
 "several": `n`. "length field": the name of the reply's limit. "length": its value. "effort": `reasoning_effort`.
-"tools": tool calls.
+"tools": tool calls. "route": nothing is asked for at this address.
 """
 
 LONGEST_MESSAGE = 300
@@ -67,6 +67,7 @@ WORDINGS = (
     Wording("busy", r"per[ -](second|minute|hour|day)|\b[tr]p[md]\b", "Groq, OpenAI, Cerebras"),
     Wording("busy", r"rate.?limit|too many requests|resource_exhausted", "most; Gemini"),
     Wording("busy", r"overloaded|please wait before", "Anthropic, DeepSeek; Bedrock"),
+    Wording("route", r"unexpected endpoint or method", "LM Studio"),
     # Tools.
     Wording("tools", r"not support(ed)? (for )?(\w+ )?(tools|tool use|tool call|function call)", "Ollama, Bedrock"),
     Wording("tools", r"\b(tools?|tool use|(tool|function) call\w*)\W{0,3} (is|are) not", "Groq, Gemini"),

@@ -88,6 +88,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """`/v1/models`: the models with a script."""
+        if self.path != "/v1/models":
+            self._send(404, '{"detail": "Not Found"}', {})
+            return
         self._send(200, json.dumps({"data": [{"id": name} for name in self.endpoint.models]}), {})
 
     def do_POST(self) -> None:

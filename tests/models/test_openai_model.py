@@ -10,7 +10,7 @@ import pytest
 from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError
 from align_echo.models import load_model
 from align_echo.models.client import RetryPolicy
-from align_echo.models.openai_model import OpenAICompatibleModel
+from align_echo.models.openai_model import OpenAICompatibleModel, list_models
 from align_echo.models.prices import Price
 from align_echo.types import Completion, Message
 from tests.align.endpoint import Answer, Drop, Endpoint, Raw, Reply, Status, serve
@@ -113,6 +113,43 @@ def test_an_unknown_model_is_answered_with_the_nearest_that_the_endpoint_lists()
             OpenAICompatibleModel("qwen-4b", base_url=endpoint.url).complete(HELLO, temperature=0)
         with pytest.raises(UsageError, match=r"; did you mean pocket\?$"):
             OpenAICompatibleModel("pockett", base_url=endpoint.url).complete(HELLO, temperature=0)
+
+
+@pytest.mark.parametrize(
+    "nowhere",
+    [
+        Status(404, body='{"detail": "Not Found"}'),
+        Status(405, body='{"detail": "Method Not Allowed"}'),
+        Raw('{"error": "Unexpected endpoint or method. (POST /chat/completions)"}'),
+    ],
+    ids=["vLLM", "Open WebUI", "LM Studio"],
+)
+def test_a_base_url_without_its_version_is_answered_with_the_one_that_lists_models(nowhere: Answer) -> None:
+    with serve({"m": lambda request: nowhere, "other": [Status(404)]}) as endpoint:
+        bare = endpoint.url.removesuffix("/v1")
+        with pytest.raises(UsageError, match=rf"m at {bare} is not there .*; the base URL is {endpoint.url}$"):
+            OpenAICompatibleModel("m", base_url=bare).complete(HELLO, temperature=0)
+        with pytest.raises(UsageError, match=rf"^{bare} is not there \(404\): the base URL is {endpoint.url}$"):
+            list_models(bare)
+        with pytest.raises(UsageError, match=rf"; most servers answer under {bare}/api/v1$"):
+            OpenAICompatibleModel("m", base_url=f"{bare}/api").complete(HELLO, temperature=0)
+        with pytest.raises(UsageError) as caught:
+            OpenAICompatibleModel("other", base_url=endpoint.url).complete(HELLO, temperature=0)
+        assert "/v1/v1" not in str(caught.value)
+        assert {request["model"] for request in endpoint.requests} == {"m", "other"}
+        assert len(endpoint.requests) == 3, "each is asked once"
+
+
+def test_a_refused_user_is_told_where_user_and_password_stand() -> None:
+    refused = Status(401, body='{"error": {"message": "who is it?"}}')
+    in_the_body = Raw('{"error": {"message": "who is it?", "code": 401}}')
+    with serve({"m": [refused, in_the_body]}) as endpoint:
+        model = OpenAICompatibleModel("m", base_url=endpoint.url.replace("//", "//me:pass-word-1@"))
+        for _ in range(2):
+            with pytest.raises(UsageError, match=r"the user and the password \(401\): check them in the base URL$"):
+                model.complete(HELLO, temperature=0)
+    with serve({"m": [in_the_body]}) as endpoint, pytest.raises(UsageError, match=r"\(401\): check ALIGN_ECHO_API_KEY"):
+        OpenAICompatibleModel("m", base_url=endpoint.url).complete(HELLO, temperature=0)
 
 
 def test_a_refused_request_is_not_sent_again() -> None:

@@ -49,10 +49,26 @@ def test_the_users_file_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert find_price("gpt-4o") == Price(prompt=7, completion=7)
 
 
-def test_an_unreadable_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b'{"qwen": 3}', "qwen: must hold"),
+        (b'{"qwen": {\n', "Expecting property name"),
+        (b"", "Expecting value"),
+        (b'["qwen"]', "must hold names and values"),
+        (b'{"qwen": {"prompt": "2", "completion": 8}}', "qwen.prompt: must be a number"),
+        (b'{"qwen": {"prompt": 2}}', "qwen.completion: is missing"),
+        (b"\xff\xfe", "can't decode"),
+        (None, "No such file or directory$"),
+    ],
+)
+def test_an_unreadable_file_is_one_line(
+    content: bytes | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "prices.json"
-    file.write_text('{"qwen": 3}')
+    if content is not None:
+        file.write_bytes(content)
     monkeypatch.setenv("ALIGN_ECHO_PRICES", str(file))
-    with pytest.raises(UsageError, match="ALIGN_ECHO_PRICES") as caught:
+    with pytest.raises(UsageError, match=rf"ALIGN_ECHO_PRICES names {file}, .*\"completion\": 8.*: .*{why}") as caught:
         find_price("qwen")
     assert "\n" not in str(caught.value)

@@ -328,8 +328,8 @@ def test_a_server_whose_count_of_the_prompt_stands_still_is_asked_once_a_turn() 
 
 def test_a_window_bounds_no_reply_below_a_short_one() -> None:
     window = Window(tokens=600, prompt=450, characters=1800)
-    lengths = {length: window.fit([Message(role="user", content="x" * length)], 512) for length in (0, 1800, 9999)}
-    assert lengths == {0: 512, 1800: 150, 9999: 128}
+    lengths = {length: window.fit([Message(role="user", content="x" * length)], 512) for length in (0, 900, 1800, 9999)}
+    assert lengths == {0: 512, 900: 319, 1800: 150, 9999: 128}
     assert window.fit([Message(role="user", content="x" * 9999)], 20) == 20
 
 
