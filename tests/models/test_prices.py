@@ -57,7 +57,7 @@ def test_the_users_file_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (b"", "Expecting value"),
         (b'["qwen"]', "must hold names and values"),
         (b'{"qwen": {"prompt": "2", "completion": 8}}', "qwen.prompt: must be a number"),
-        (b'{"qwen": {"prompt": 2}}', "qwen.completion: is missing"),
+        (b'{"qwen": {"prompt": 2}}', "qwen.completion: it is missing"),
         (b"\xff\xfe", "can't decode"),
         (None, "No such file or directory$"),
     ],
