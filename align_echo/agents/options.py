@@ -128,6 +128,9 @@ MaxTokens = Annotated[
         "default: 512 for an agent, 8192 for Analyzer and Optimizer."
     ),
 ]
+Turns = Annotated[
+    int | None, Field(ge=1, strict=True, description="Step limit; default: the environment's own.")
+]
 HistoryTurns = Annotated[
     int | None, Field(ge=1, description="Most turns that a chat model sees beside the opening; default: all.")
 ]

@@ -178,6 +178,8 @@ class AblationConfig(ModelConfig, PayingConfig):
     model: options.Model = Field(default_factory=default_model)
     base_url: options.BaseUrl = None
     temperature: options.Temperature = None
+    max_tokens: options.MaxTokens = None
+    turns: options.Turns = None
     agent_preset: options.Preset = None
     split: options.TestSplit = None
     tasks: options.TaskCount = None

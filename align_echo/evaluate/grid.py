@@ -326,6 +326,7 @@ class GridPlan:
     max_tokens: ReplyTokens = field(default_factory=dict)
     history: HistoryBounds = WHOLE_HISTORY
     preset: AgentPreset | None = None
+    turns: int | None = None
     workers: Workers | None = None
     limits: SpendingLimits = NO_LIMITS
 
@@ -358,6 +359,7 @@ class GridPlan:
             **({"max_tokens": agent} if (agent := self.max_tokens.get("agent")) else {}),
             **self.history.describe(),
             **({"agent_preset": self.preset.name} if self.preset else {}),
+            **({} if self.turns is None else {"turns": self.turns}),
         }
 
 
@@ -412,6 +414,7 @@ class GridConfig(ModelConfig, PayingConfig):
     max_tokens: options.MaxTokens = None
     history_turns: options.HistoryTurns = None
     history_tokens: options.HistoryTokens = None
+    turns: options.Turns = None
     agent_preset: options.Preset = None
     seed: options.Seed = 0
     workers: options.WorkerCount = None
@@ -446,6 +449,7 @@ def plan_grid(config: GridConfig) -> GridPlan:
         max_tokens=read_reply_tokens(config.max_tokens),
         history=HistoryBounds(config.history_turns, config.history_tokens),
         preset=choose_preset(config.agent_preset, players),
+        turns=config.turns,
         workers=read_workers(config.workers),
         limits=config.spending_limits,
     )
@@ -474,7 +478,7 @@ def _plan(axes: GridPlan, spec: EnvironmentSpec, player: AgentChoice) -> Evaluat
     interface = axes.interfaces[spec.name]
     sides = (BASELINE, PLACEBO, WITH) if axes.placebo else (BASELINE, WITH)
     preset = axes.preset if player.model else None
-    turns = choose_turns(None, preset, spec)
+    turns = choose_turns(axes.turns, preset, spec)
     return EvaluationPlan(
         spec=spec.with_settings(turns=turns),
         split=spec.test_split,

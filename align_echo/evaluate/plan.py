@@ -256,9 +256,7 @@ class EvaluationConfig(ModelConfig, PayingConfig):
     engine: Annotated[
         str | None, Field(description="Engine of the environment; default: its first one.")
     ] = None
-    turns: Annotated[
-        int | None, Field(ge=1, strict=True, description="Step limit; default: the environment's own.")
-    ] = None
+    turns: options.Turns = None
     seed: options.Seed = 0
     workers: options.WorkerCount = None
     data_root: options.DataRoot = None

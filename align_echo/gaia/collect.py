@@ -62,7 +62,8 @@ from align_echo.gaia.examples import (
 )
 from align_echo.intervals import Percent, scored, success_rate
 from align_echo.models.choosing import ModelName, refuse_idle_base_url
-from align_echo.models.spending import check_limits
+from align_echo.models.reply_tokens import find_reply_tokens, read_reply_tokens
+from align_echo.models.spending import RoleSpending, Spending, check_limits
 from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
 from align_echo.types import Agent, Frozen, Trajectory, Usage
 from align_echo.workers.ray_cluster import Workers, choose_workers, read_workers
@@ -87,6 +88,7 @@ class CollectionSummary(Frozen):
     """Summary of a collection. `examples` counts distinct actions in distinct conversations, `proposed` also
     repetitions in other episodes; `labels` is by rule, `conduct` is the interface's. `unlabelled` counts turns with
     candidates but without examples, because the engine failed twice or the replay differed from the record.
+    `at_endpoints` is as in `VariantComparison`.
     """
 
     environment: str
@@ -106,6 +108,7 @@ class CollectionSummary(Frozen):
     exploring: int
     labels: dict[str, LabelCounts]
     usage: Usage = Usage()
+    at_endpoints: dict[str, RoleSpending] = Field(default_factory=dict)
 
 
 def label_all(
@@ -146,6 +149,7 @@ def finish(
     action_format: str,
     weights: str,
     number: int = 1,
+    at_endpoints: dict[str, RoleSpending] | None = None,
 ) -> CollectionSummary:
     """Write the examples and the summary. Raises `UsageError` if no episode was played to its end."""
     trajectories = scored(played)
@@ -189,6 +193,7 @@ def finish(
             for rule in dict.fromkeys(rule for example in distinct for rule in example.labels)
         },
         usage=sum((trajectory.usage for trajectory in played), Usage()),
+        at_endpoints=at_endpoints or {},
     )
     write_atomically(folder / "summary.json", collected.model_dump_json(indent=2) + "\n")
     return collected
@@ -326,6 +331,8 @@ class CollectionConfig(ModelConfig, PayingConfig):
         str | None,
         Field(description="Critic that chooses the candidate to send, or self; default: the first is sent."),
     ] = None
+    max_tokens: options.MaxTokens = None
+    turns: options.Turns = None
     tools: options.Tools = False
     states: ActionSource = "agent"
     rule: Annotated[
@@ -352,7 +359,7 @@ class CollectionPlan:
 
 def plan_collection(config: CollectionConfig) -> CollectionPlan:
     """Resolve the names of a collection's options and check the options. Raises as `build_collection`."""
-    spec = environment(config.env)
+    spec = environment(config.env).with_settings(turns=config.turns)
     split = spec.check_split(config.split or spec.train_split)
     model = agents_model(config.model, config.judge, config.base_url)
     player = choose_agent(config.agent, model, (spec.name,), config.base_url, config.chat)
@@ -378,6 +385,8 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
         seed=config.seed,
         workers=read_workers(config.workers),
         data_root=config.data_root,
+        max_tokens=find_reply_tokens(read_reply_tokens(config.max_tokens), "agent", player.model),
+        turns=config.turns,
     )
     evaluation = replace(evaluation, limits=config.spending_limits)
     refuse_idle_base_url(config.base_url, evaluation.models)
@@ -401,8 +410,10 @@ def build_collection(
     seed: int = 0,
     workers: Workers | None = None,
     data_root: Path | None = None,
+    max_tokens: int | None = None,
+    turns: int | None = None,
 ) -> EvaluationPlan:
-    """Build the plan of a collection from tasks of a split.
+    """Build the plan of a collection from tasks of a split. `turns` is the requested step limit, which `spec` has.
 
     Raises `UsageError` for settings that allow no sampling, judging or labelling, `MissingExtraError` without the extra
     for examples, `InterfaceError`.
@@ -428,6 +439,8 @@ def build_collection(
         workers=choose_workers(workers, player),
         data_root=data_root,
         temperature=drawing.temperature,
+        max_tokens=max_tokens,
+        turns=turns,
         samples=samples,
         best_of=drawing.candidates,
         critic=drawing.critic_for(player),
@@ -437,15 +450,22 @@ def build_collection(
 
 
 def collect(
-    collection: CollectionPlan, path: Path, *, resume: bool = False, number: int = 1, progress: Progress = SILENT
+    collection: CollectionPlan,
+    path: Path,
+    *,
+    resume: bool = False,
+    number: int = 1,
+    progress: Progress = SILENT,
+    spending: Spending | None = None,
 ) -> CollectionSummary:
     """Play a plan, label it and write a collection; parts already in the folder are reused. `number` is the flywheel's
-    round. Actions are labelled by the rules of the registry, and by the plan's own rule too.
+    round. Actions are labelled by the rules of the registry, and by the plan's own rule too. `spending` is as in
+    `Experiment`.
 
     Raises as `evaluate.playing.play`.
     """
     plan, drawing, rule = collection.evaluation, collection.drawing, collection.rule
-    experiment = Experiment(plan, path, resume=resume, progress=progress)
+    experiment = Experiment(plan, path, resume=resume, progress=progress, spending=spending)
     agent = experiment.agent
     if not isinstance(agent, BestOf | ChatAgent):
         raise UsageError(f"the agent {plan.player.agent.name} asks no model: candidates are a chat model's replies")
@@ -478,6 +498,7 @@ def collect(
             action_format=plan.spec.action_format,
             weights=agent.describe().get("weights.agent", ""),
             number=number,
+            at_endpoints=experiment.spending.by_role if spending is None else None,
         )
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from align_echo.agents import options
-from align_echo.agents.options import ModelConfig
+from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import AgentChoice, choose_agent, default_model
 from align_echo.base.files import read_bytes
 from align_echo.base.plain_yaml import first_wrong, json_object
@@ -56,8 +56,10 @@ from align_echo.gaia.trial import (
     run_trial,
 )
 from align_echo.intervals import Percent
-from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
 from align_echo.models.local import POCKET
+from align_echo.models.reply_tokens import find_reply_tokens, read_reply_tokens
+from align_echo.models.spending import NO_LIMITS, RoleSpending, Spending, SpendingLimits, check_limits, open_spending
 from align_echo.train.needs import require_training
 from align_echo.types import Frozen
 from align_echo.version import __version__
@@ -110,6 +112,9 @@ class FlywheelPlan:
     share: float = 0.1
     seed: int = 0
     workers: Workers | None = None
+    max_tokens: int | None = None
+    turns: int | None = None
+    limits: SpendingLimits = NO_LIMITS
 
     def on_record(self) -> dict[str, Any]:
         """Return the content of `config.json`."""
@@ -134,6 +139,8 @@ class FlywheelPlan:
             **self.drawing.on_record(),
             "settings": self.settings.model_dump(mode="json"),
             **({"pick": list(self.picks)} if self.picks else {}),
+            **({} if self.max_tokens is None else {"max_tokens": self.max_tokens}),
+            **({} if self.turns is None else {"turns": self.turns}),
         }
 
     def check(self) -> None:
@@ -150,12 +157,13 @@ class FlywheelPlan:
         return pick_round_tasks(ids, count, number, task_type=self.spec.task_type, seed=self.seed)
 
 
-class FlywheelConfig(ModelConfig):
+class FlywheelConfig(ModelConfig, PayingConfig):
     """Options of `align-echo critic flywheel`."""
 
     env: options.Env
     agent: options.Agent = None
     model: options.Model = Field(default_factory=default_model)
+    base_url: options.BaseUrl = None
     critic_model: Annotated[
         str, Field(description="Initial model of the critic: pocket or a model's folder.")
     ] = POCKET
@@ -173,6 +181,8 @@ class FlywheelConfig(ModelConfig):
     ] = None
     candidates: Annotated[int, Field(ge=2, description="Replies drawn by the agent every turn.")] = 8
     temperature: ModelTemperature = 1.0
+    max_tokens: options.MaxTokens = None
+    turns: options.Turns = None
     top_k: TopK = None
     top_p: TopP = None
     states: ActionSource = "agent"
@@ -192,11 +202,16 @@ def plan_flywheel(config: FlywheelConfig) -> FlywheelPlan:
     require_training()
     from align_echo.train.role_models import find_source
 
-    spec, start = environment(config.env), read_name(config.critic_model)
+    spec = environment(config.env).with_settings(turns=config.turns)
+    start = read_name(config.critic_model)
+    player = choose_agent(config.agent, config.model, (spec.name,), config.base_url, config.chat)
+    models = [player.model] if player.model else []
+    refuse_idle_base_url(config.base_url, models)
+    check_limits(config.spending_limits, models)
     changes = {"weights": config.weights, "lr": config.lr, "epochs": config.epochs, "seed": config.seed}
     return FlywheelPlan(
         spec=spec,
-        player=choose_agent(config.agent, config.model, (spec.name,), chat=config.chat),
+        player=player,
         settings=read_fit_settings(find_source(start), config.config, changes),
         critic=start,
         split=config.split or spec.train_split,
@@ -214,6 +229,9 @@ def plan_flywheel(config: FlywheelConfig) -> FlywheelPlan:
         share=config.held_out,
         seed=config.seed,
         workers=read_workers(config.workers),
+        max_tokens=find_reply_tokens(read_reply_tokens(config.max_tokens), "agent", player.model),
+        turns=config.turns,
+        limits=config.spending_limits,
     )
 
 
@@ -237,6 +255,7 @@ class FlywheelSummary(Frozen):
     seed: int
     single: Percent
     ceiling: Percent
+    at_endpoints: dict[str, RoleSpending] = Field(default_factory=dict)
     rounds: tuple[FlywheelRound, ...]
 
 
@@ -262,13 +281,16 @@ def run_flywheel(
     run_dir.check()
     if not critic_folder(path, 1).is_dir():
         check_learner(plan.critic)
+    models = [plan.player.model] if plan.player.model else []
+    spending = open_spending(plan.limits, models, path)
+    progress.watch(spending)
     with run_dir:
-        watch(_collect(path / "held-out", _test_plan(plan), plan.test_split, tests, plan.seed, progress))
+        watch(_collect(path / "held-out", _test_plan(plan), plan.test_split, tests, plan.seed, progress, spending))
         rounds: list[FlywheelRound] = []
         critic: ModelName | None = None
         for number, tasks in enumerate(tasks_by_round, start=1):
             progress.say(f"round {number} of {plan.rounds}")
-            record, critic = _round(path, plan, number, tasks, critic, progress, watch)
+            record, critic = _round(path, plan, number, tasks, critic, progress, watch, spending)
             rounds.append(record)
         last = rounds[-1].trial
         flywheel = FlywheelSummary(
@@ -277,6 +299,7 @@ def run_flywheel(
             seed=plan.seed,
             single=_find_success(last, "critic", 1).success,
             ceiling=_find_success(last, CEILING, _most_candidates(last)).success,
+            at_endpoints=spending.by_role,
             rounds=tuple(rounds),
         )
         run_dir.finish(flywheel)
@@ -313,13 +336,16 @@ def _round(
     last_critic: ModelName | None,
     progress: Progress,
     watch: Watch,
+    spending: Spending,
 ) -> tuple[FlywheelRound, ModelName]:
     """Run a round, guided by the critic of the round before, and return its record and new critic."""
     folder = path / f"round-{number}"
     guided = replace(plan.drawing, critic=last_critic, states="agent")
     round_plan = replace(plan, drawing=guided) if last_critic else plan
     seed = plan.seed + SEEDS_APART * number
-    collected = _collect(folder / "collection", round_plan, plan.split, tasks, seed, progress, number=number)
+    collected = _collect(
+        folder / "collection", round_plan, plan.split, tasks, seed, progress, spending, number=number
+    )
     watch(collected)
     start = last_critic if last_critic and plan.begin == "last" else plan.critic
     collections = [path / f"round-{earlier}" / "collection" for earlier in range(1, number + 1)]
@@ -343,19 +369,30 @@ def _collect(
     tasks: list[str],
     seed: int,
     progress: Progress,
+    spending: Spending,
     *,
     number: int = 1,
 ) -> CollectionSummary:
     if (folder / "summary.json").is_file():
         return _summary(CollectionSummary, folder)
     collection = _plan(plan, split, tasks, seed)
-    return collect(collection, folder, resume=_has_config(folder), number=number, progress=progress)
+    return collect(
+        collection, folder, resume=_has_config(folder), number=number, progress=progress, spending=spending
+    )
 
 
 def _plan(plan: FlywheelPlan, split: str, tasks: list[str], seed: int) -> CollectionPlan:
     """Plan a collection. Raises as `build_collection`."""
     evaluation = build_collection(
-        plan.spec, plan.player, plan.drawing, split=split, task_ids=tasks, seed=seed, workers=plan.workers
+        plan.spec,
+        plan.player,
+        plan.drawing,
+        split=split,
+        task_ids=tasks,
+        seed=seed,
+        workers=plan.workers,
+        max_tokens=plan.max_tokens,
+        turns=plan.turns,
     )
     return CollectionPlan(evaluation, plan.drawing, plan.rule)
 

@@ -24,7 +24,7 @@ from pydantic import Field, InstanceOf, NonNegativeInt, PositiveInt
 from align_echo.agents import options
 from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.options import VerbConfig
+from align_echo.agents.options import PayingConfig
 from align_echo.agents.spec import AgentSetting
 from align_echo.base.dice import Dice
 from align_echo.base.files import read_text
@@ -41,9 +41,10 @@ from align_echo.gaia.collect import default_episode_rule, read_collection
 from align_echo.gaia.examples import ActionExample, Conversation, LabelledEpisode, proposed_actions, turn_candidates
 from align_echo.gaia.verdicts import RatedEpisode, collect_verdicts, without_repeats
 from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_rate
-from align_echo.models import ScriptedModel, load_model
+from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel, load_model
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
 from align_echo.models.recording import get_weights
+from align_echo.models.spending import RoleSpending, check_limits, is_paid, open_spending
 from align_echo.run_dir import CONFIG
 from align_echo.types import Candidate, Frozen, Trajectory
 from align_echo.version import __version__
@@ -187,6 +188,7 @@ class TrialResult(Frozen):
     critic: CriticReport
     states: NonNegativeInt
     curve: tuple[SelectionResult, ...]
+    at_endpoints: dict[str, RoleSpending] = Field(default_factory=dict)
 
 
 def collect_states(
@@ -353,7 +355,7 @@ PickNames = Annotated[
 ]
 
 
-class TrialConfig(VerbConfig):
+class TrialConfig(PayingConfig):
     """Options of `align-echo critic evaluate`."""
 
     judge: Annotated[str | InstanceOf[ModelName], Field(description="The critic: a model's name or folder.")]
@@ -391,6 +393,7 @@ def run_trial(
     critic_name, votes = read_name(config.judge, config.base_url), (config.votes or 1) if config.reasoning else None
     refuse_script("--judge", critic_name)
     refuse_idle_base_url(config.base_url, [critic_name])
+    check_limits(config.spending_limits, [critic_name])
     all_episodes = [episode for collection in config.examples for episode in read_episodes(collection)]
     episodes = without_repeats(all_episodes)
     played, labelled = [episode.trajectory for episode in episodes], [episode.labels for episode in episodes]
@@ -402,7 +405,12 @@ def run_trial(
     if critic_name.folder and _has_vision(critic_name.folder):
         raise UsageError(f"{critic_name} is a critic on screens: put it on trial with align-echo critic gui-steps")
     temperature = read_calibration(critic_name.folder).temperature if critic_name.folder and votes is None else 1.0
+    spending = open_spending(config.spending_limits, [critic_name], path)
+    progress.watch(spending)
     model = load_model(critic_name, seed=config.seed)
+    if is_paid(critic_name):
+        log, cache = CallLog(path / "calls.jsonl"), ReplyCache(path / "cache")
+        model = RecordingModel(model, role="judge", cache=cache, log=log, meter=spending.meter(critic_name))
     critic = Critic(model, temperature, votes)
     record: Config = {
         "command": COMMAND,
@@ -430,6 +438,7 @@ def run_trial(
             raise UsageError(f"{critic_name} said neither correct nor wrong of any action: it cannot be put on trial")
         states = collect_states(played, labelled, by_turn, chosen)
         result = measure_trial(states, chosen, picks=config.pick, temperature=temperature, seed=config.seed)
+        result = result.model_copy(update={"at_endpoints": spending.by_role})
         run_dir.finish(result)
     return result
 

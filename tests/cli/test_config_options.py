@@ -131,3 +131,21 @@ def test_the_model_of_the_environment_variable_is_the_default_in_python_and_on_t
 def test_a_verb_refuses_a_bound_of_its_config_with_status_2(capsys):
     assert main(["evaluate", "--env", "alfworld", "--turns", "0"]) == 2
     assert "--turns" in capsys.readouterr().err
+
+
+SHARED = {
+    "base_url": "*", "max_cost": "*", "max_requests": "*", "max_tokens_total": "*",
+    **dict.fromkeys(("model", "chat_template", "template_args", "reasoning_effort", "extra_body"), "agent"),
+    **dict.fromkeys(("agent", "max_tokens", "workers"), "agent"),
+    "turns": "plays",
+}  # fmt: skip
+"""Options with one meaning for several verbs: for all that ask models, all with an agent, all whose episodes end by a
+step limit of the user's.
+"""
+
+
+@pytest.mark.parametrize("verb", CONFIGS)
+def test_verbs_for_which_an_option_has_a_meaning_have_it(verb):
+    kinds = {"*"} | ({"agent"} if "model" in CONFIGS[verb].model_fields else set())
+    kinds |= {"plays"} if "agent" in kinds and verb != "generate-interface" else set()
+    assert {name for name, kind in SHARED.items() if kind in kinds} - {*CONFIGS[verb].model_fields} == set()

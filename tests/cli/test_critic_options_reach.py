@@ -146,6 +146,7 @@ COLLECTING: dict[str, Scene[Made]] = {
             row("episodes_per_task", lambda made: len(made.collection()) / tasks()(made), (1, 1), (2, 2)),
             row("candidates", candidates(), (2, 2), (3, 3)),
             row("temperature", sampling("temperature"), (0.7, [0.7]), (1.3, [1.3])),
+            row("max_tokens", sampling("max_tokens"), (300, [300]), (400, [400])),
             row("top_k", sampling("top_k"), (None, [30]), (7, [7])),
             row("top_p", sampling("top_p"), (None, [0.8]), (0.9, [0.9])),
             row("chat_template", chat("template"), (None, ""), ("./own.jinja", "./own.jinja")),
@@ -170,6 +171,10 @@ COLLECTING: dict[str, Scene[Made]] = {
     "hints": Scene(
         {**PLAYED, "env": f"{WORLDS}:HIDDEN_LONG", "candidates": 1, "tasks": 1, "interface": "./misleading.py"},
         [row("retract", lambda made: hints(made) > len(("red", "green")), (True, False), (False, True))],
+    ),
+    "turns": Scene(
+        {**PLAYED, "env": f"{WORLDS}:HIDDEN_LONG"},
+        [row("turns", lambda made: max(len(each.steps) for each in made.collection()), (2, 2), (3, 3))],
     ),
     "server": Scene(
         {**PLAYED, "model": "vllm-server:first"},
@@ -196,6 +201,7 @@ TURNING: dict[str, Scene[Made]] = {
             row("candidates", candidates(FIRST), (2, 2), (3, 3)),
             row("test_candidates", candidates(TESTS), (None, 2), (4, 4)),
             row("temperature", sampling("temperature"), (0.7, [0.7]), (1.3, [1.3])),
+            row("max_tokens", sampling("max_tokens"), (300, [300]), (400, [400])),
             row("top_k", sampling("top_k"), (None, [30]), (7, [7])),
             row("top_p", sampling("top_p"), (None, [0.8]), (0.9, [0.9])),
             row("rule", rules, ("nearer", "nearer nearer"), ("expert", "expert expert")),
@@ -212,6 +218,14 @@ TURNING: dict[str, Scene[Made]] = {
     "states": Scene(
         {**TURNED, "env": f"{WORLDS}:HIDDEN", "tasks": 8},
         [row("states", leads(FIRST), ("agent", "agent"), ("expert", "expert"), ("mixed", "mixed"))],
+    ),
+    "turns": Scene(
+        {**TURNED, "env": f"{WORLDS}:HIDDEN_LONG"},
+        [row("turns", lambda made: max(len(each.steps) for each in made.collection(FIRST)), (2, 2), (3, 3))],
+    ),
+    "server": Scene(
+        {**TURNED, "model": "vllm-server:first"},
+        [row("base_url", lambda made: str(*made.base_urls - {None}), (None, DEFAULT_BASE_URL), ("http://a/v1", "http://a/v1"))],
     ),
     "no distance": Scene(
         {**TURNED, "env": f"{WORLDS}:UNMEASURED"},
@@ -287,8 +301,9 @@ def test_every_option_of_collecting_and_of_the_flywheel_is_seen_where_it_acts():
     }
     fields = {name: SEEN[name] for name in ("reasoning_effort", "extra_body")}
     collected["tools"] = test_tools.test_a_collection_by_calls_is_labelled_as_its_actions
+    turned = {"resume": resumed, **test_spending.LIMITS}
     assert unseen(options("critic collect"), COLLECTING.values(), {**seed, **collected, **fields}) == []
-    assert unseen(options("critic flywheel"), TURNING.values(), {**seed, **SEEN, "resume": resumed}) == []
+    assert unseen(options("critic flywheel"), TURNING.values(), {**seed, **turned, **SEEN}) == []
 
 
 @pytest.mark.parametrize(("verb", "values", "part"), [("collect", PLAYED, ""), ("flywheel", TURNED, FIRST)])

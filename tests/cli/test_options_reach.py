@@ -228,6 +228,9 @@ GRIDS: dict[str, Scene[Evaluated]] = {
         ],
     ),
     "preset": Scene({**PRESET.base, "agent": "vanilla", "interface": "./knock.py"}, PRESET.rows),
+    "turns": Scene(
+        {**SCENES["turns"].base, "agent": "vanilla", "interface": "./knock.py"}, list(SCENES["turns"].rows)
+    ),
     "hints": Scene(
         {**SCENES["hints"].base, "agent": "vanilla"},
         [row("retract", lambda played: hints(played) > len(("red", "green")), (True, False), (False, True))],

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from align_echo.cli.main import main
+from align_echo.evaluate.ablation import list_switches, without_rules
+from align_echo.interface.contract import load_interface, save_interface
 from align_echo.models import CallLog
 from tests.align.endpoint import Endpoint, Reply, serve
 
@@ -49,18 +52,26 @@ def test_nothing_beyond_a_limit_is_sent_and_a_larger_limit_goes_on(option, limit
         assert 0 < spent <= float(limit)
         status, _, err = run(*PLAY, "--base-url", endpoint.url, option, limit, "--resume")
         assert status == 2, "what was spent before counts"
-        assert paid(endpoint)[0] <= requests, "replies are not paid twice"
+        requests, tokens, cost = paid(endpoint)
+        spent = {"--max-requests": requests, "--max-tokens-total": tokens, "--max-cost": cost}[option]
+        assert spent <= float(limit), "also if a shorter request fitted"
         status, _, err = run(*PLAY, "--base-url", endpoint.url, option, larger, "--resume")
         assert status == 0, err
         calls = [call for call in CallLog(Path("run/calls.jsonl")).read() if not call.cached]
         assert len({call.request for call in calls}) == len(endpoint.requests)
 
 
+DOORS = itertools.cycle(["red", "green", "green"])
+
+
 def answering(request: dict[str, Any]) -> Reply:
-    """Says what the environment refuses, and proposes nothing."""
+    """Says what the environment refuses, or an open door, and proposes nothing; every action is right."""
     asked = request["messages"][-1]["content"]
+    if "doors" in request["messages"][0]["content"] + asked:
+        return Reply(f"open {next(DOORS)}", prompt_tokens=1000, completion_tokens=10)
     words = "[]" if "hypothes" in asked or "claims" in asked else "look around here"
     words = "<misalignments>none</misalignments>" if "misalignment" in asked else words
+    words = "correct" if "correct" in asked else words
     return Reply(words, prompt_tokens=1000, completion_tokens=10)
 
 
@@ -75,15 +86,34 @@ tasks: 1
 base_url: URL
 """
 ONE = ["--env", "alfworld", "--model", "m", "--base-url", "URL"]
-VERBS = {
-    "grid": ["grid", *ONE, "--agent", "vanilla", "--agent", "react", "--interface", "probe", "--tasks", "1"],
-    "collect": ["critic", "collect", *ONE, "--agent", "vanilla", "--tasks", "1", "--candidates", "2"],
-    "refine": ["evaluate", *ONE, "--tasks", "1", "--refine-rounds", "1", "--critic", "self", "--temperature", "1"],
-    "generate": [
-        "generate-interface", "--env", "tests.align.hybrid.station:SPEC", *ONE[2:], "--agent", "vanilla",
-        "--backend", "hybrid", "--iterations", "1", "--tasks-per-iteration", "1", "--play-tasks", "1",
-    ],
+STATION = "tests.align.hybrid.station:SPEC"
+HYBRID = [
+    "generate-interface", "--env", STATION, *ONE[2:], "--agent", "vanilla", "--backend", "hybrid", "--iterations", "1",
+    "--tasks-per-iteration", "1", "--play-tasks", "1",
+]  # fmt: skip
+COLLECT = ["critic", "collect", *ONE, "--agent", "vanilla", "--tasks", "1", "--candidates", "2"]
+PAYING = {
+    "evaluate": (["evaluate", *ONE, "--agent", "vanilla", "--tasks", "2"], 60),
+    "grid": (["grid", *ONE, "--agent", "vanilla", "--agent", "react", "--interface", "probe", "--tasks", "1"], 60),
+    "critic collect": (COLLECT, 30),
+    "critic evaluate": (["critic", "evaluate", "--examples", "made", "--judge", "m", *ONE[4:]], 12),
+    "critic flywheel": (
+        [
+            "critic", "flywheel", "--env", "tests.cli.door_models:DOORS", *ONE[2:], "--agent", "vanilla", "--tasks", "8",
+            "--test-tasks", "4", "--candidates", "2", "--rounds", "1", "--held-out", "0", "--epochs", "1",
+        ],
+        12,
+    ),
+    "refinement": (
+        ["evaluate", *ONE, "--tasks", "1", "--refine-rounds", "1", "--critic", "self", "--temperature", "1"], 60
+    ),
+    "interface ablate": (["interface", "ablate", "one.py", *ONE, "--agent", "vanilla", "--tasks", "1"], 60),
+    "study": (["study", "study.yaml"], 50),
+    "generate-interface, in an episode": (HYBRID, 20),
+    "generate-interface, at the analyzer": (HYBRID, 30),
+    "generate-interface, in the play at its end": (HYBRID, 90),
 }  # fmt: skip
+"""Commands, and a limit of requests that ends each of them before its end."""
 
 
 def paid_calls() -> list[tuple[str, str]]:
@@ -92,34 +122,63 @@ def paid_calls() -> list[tuple[str, str]]:
     return [(str(file), call.request) for file in files for call in CallLog(file).read() if not call.cached]
 
 
+def prepared(verb: str, url: str) -> list[str]:
+    """The command of a verb, whose files are here."""
+    if verb == "study":
+        Path("study.yaml").write_text(STUDY.replace("URL", url))
+    if verb == "interface ablate":
+        shipped = load_interface("alfworld/probe")
+        rules = [rule for rule in list_switches(shipped) if not rule.startswith("Before `examine X`")]
+        save_interface(without_rules(shipped, rules, "one"), Path(), "one")
+    if verb == "critic evaluate":
+        assert main([*(word.replace("URL", url) for word in COLLECT), "--turns", "20", "--out", "made"]) == 0
+    return [word.replace("URL", url) for word in PAYING[verb][0]]
+
+
+def with_its_own_figures(verb: str) -> bool:
+    """Whether the summary has figures by role: a generation has them by model, a study in its parts."""
+    return not verb.startswith(("generate", "study", "interface"))
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("verb", "limit"),
-    [("grid", 60), ("collect", 30), ("refine", 60), ("generate", 20), ("generate", 30), ("generate", 90)],
-)
-def test_every_verb_that_pays_keeps_to_its_limits_over_all_its_parts_and_sessions(verb, limit, run):
-    """A generation is stopped in the agent's episode, at the analyzer's first request, and in the play at its end."""
+@pytest.mark.parametrize("verb", PAYING)
+def test_every_verb_that_pays_keeps_to_its_limits_and_ends_alike(verb, run):
+    """Over all its parts and sessions: status 2 at a limit, nothing paid twice, one total at the end.
+
+    A verdict counts as one request, also where it is asked for again without probabilities. The flywheel is not played
+    to its end, which takes a training.
+    """
+    limit = PAYING[verb][1]
+
+    def sent() -> int:
+        return sum("logprobs" not in request for request in endpoint.requests)
+
     with serve({"m": answering}) as endpoint:
-        command = [*(word.replace("URL", endpoint.url) for word in VERBS[verb]), "--out", "run"]
-        first = run(*command, "--max-requests", str(limit))
-        assert "--resume with a larger --max-requests goes on" in first[1] + first[2], first
-        assert first[0] == 2
-        assert limit - 8 < len(endpoint.requests) <= limit
-        run(*command, "--max-requests", str(limit), "--resume")
-        assert len(endpoint.requests) <= limit
+        command = [*prepared(verb, endpoint.url), "--out", "run"]
+        endpoint.requests.clear()
+        for more in ([], ["--resume"]):
+            status, out, err = run(*command, "--max-requests", str(limit), *more)
+            assert "--resume with a larger --max-requests goes on" in out + err, out + err
+            assert status == 2
+            assert limit - 8 < sent() <= limit
+        if verb == "critic flywheel":
+            return
         status, out, err = run(*command, "--max-requests", "10000", "--resume")
         assert status == 0, err
         paid = paid_calls()
-        assert len(paid) == len(set(paid)) == len(endpoint.requests) > limit
+        assert len(paid) == len(set(paid)) == sent() > limit
         words = re.findall(r"(\w+) ([\d,]+) requests?, ([\d,]+) tokens, \$([\d.,]+)", out)
         assert sum(int(requests.replace(",", "")) for _, requests, _, _ in words) == len(paid), out
         cost = sum(float(dollars.replace(",", "")) for *_, dollars in words)
         assert cost == pytest.approx(len(paid) * 0.011, abs=0.0002)
+        if with_its_own_figures(verb):
+            roles = json.loads(Path("run/summary.json").read_text())["at_endpoints"]
+            assert {role for role, *_ in words} == {*roles}
+            assert sum(role["requests"] for role in roles.values()) == len(paid)
 
 
 LIMITS = dict.fromkeys(
-    ("max_cost", "max_requests", "max_tokens_total"),
-    test_every_verb_that_pays_keeps_to_its_limits_over_all_its_parts_and_sessions,
+    ("max_cost", "max_requests", "max_tokens_total"), test_every_verb_that_pays_keeps_to_its_limits_and_ends_alike
 )
 
 

@@ -19,7 +19,7 @@ from align_echo.cli.main import main
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import FILE
 from align_echo.train.run import TrainingRun
-from tests.cli import test_critic, test_critic_evaluate, test_train
+from tests.cli import test_critic, test_critic_evaluate, test_spending, test_train
 from tests.cli.door_models import arguments
 from tests.models.local.tiny import tiny_config
 from tests.reach import Case, Row, Scene, check, options, unseen
@@ -213,4 +213,4 @@ def test_every_option_is_seen():
     again = {"resume": test_critic_evaluate.test_a_resumed_trial_asks_for_the_same}
     assert unseen(options("train"), RUNS.values(), dry) == []
     assert unseen(options("critic train"), TRAININGS.values(), {"resume": begun_anew}) == []
-    assert unseen(options("critic evaluate"), TRIALS.values(), again) == []
+    assert unseen(options("critic evaluate"), TRIALS.values(), {**again, **test_spending.LIMITS}) == []
