@@ -44,6 +44,7 @@ from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_r
 from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel, load_model
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
 from align_echo.models.recording import get_weights
+from align_echo.models.reply_tokens import find_reply_tokens
 from align_echo.models.spending import RoleSpending, check_limits, is_paid, open_spending
 from align_echo.run_dir import CONFIG
 from align_echo.types import Candidate, Frozen, Trajectory
@@ -411,12 +412,13 @@ def run_trial(
     if is_paid(critic_name):
         log, cache = CallLog(path / "calls.jsonl"), ReplyCache(path / "cache")
         model = RecordingModel(model, role="judge", cache=cache, log=log, meter=spending.meter(critic_name))
-    critic = Critic(model, temperature, votes)
+    critic = Critic(model, temperature, votes, max_tokens=find_reply_tokens({}, "judge", critic_name))
     record: Config = {
         "command": COMMAND,
         "align_echo": __version__,
         "critic": get_weights(model) or critic_name.text,
         "base_url": critic_name.base_url,
+        **critic_name.chat.on_record,
         "asked": {**critic.describe()},
         "rule": chosen,
         "seed": config.seed,

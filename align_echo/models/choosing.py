@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from align_echo.errors import MissingExtraError, UsageError
-from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, read_endpoint
+from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, endpoints_file, named_endpoints, read_endpoint
 from align_echo.models.local import ADAPTER, POCKET
 from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.models.packages import PACKAGED, packaged_folder, require_packaged
@@ -42,7 +43,8 @@ class ModelName:
 
     `folder` is the source's folder on this machine, None if there is none and for a GGUF file. `endpoint` is where the
     model is asked, None for a script or a model in this process. `chat` is how its conversations are written and asked
-    for, `dtype` the precision that it computes in ("" for the default).
+    for, `dtype` the precision that it computes in ("" for the default), `max_tokens` the most of a reply by the user's
+    file.
     """
 
     text: str
@@ -52,6 +54,7 @@ class ModelName:
     endpoint: Endpoint | None = None
     chat: ChatFormat = OWN_FORMAT
     dtype: str = ""
+    max_tokens: int | None = None
 
     def __str__(self) -> str:
         """Return the name as the user wrote it."""
@@ -99,8 +102,10 @@ def read_name(
     """Parse a model's name, and find its endpoint if it has one (see `read_endpoint`). A `ModelName` is returned
     unchanged, but for `chat`: how the user wants its conversations written and asked for.
 
-    With a base URL a path names a model at the endpoint, as `vllm serve FOLDER` and `transformers serve FOLDER` call
-    theirs; `transformers:FOLDER`, and any path unless `served`, is on this machine.
+    `ENDPOINT:MODEL` is a model at an endpoint of the user's file, whatever the base URL. A short name of the endpoint's
+    `models` stands for its model and how it is asked; `chat` comes first. With a base URL a path names a model at the
+    endpoint, as `vllm serve FOLDER` and `transformers serve FOLDER` call theirs; `transformers:FOLDER`, and any path
+    unless `served`, is on this machine.
 
     No other code parses names or looks for the folders in them. A missing model raises nothing here; `load_model`
     reports it. Raises `UsageError` for an invalid base URL, and for options of `chat` that the model does not take.
@@ -115,17 +120,35 @@ def read_name(
     if known.kind in PREFIXES and (chat.effort or chat.body):
         instead = "--template-args sets variables of its template"
         raise UsageError(f"--reasoning-effort and --extra-body are for models at endpoints, not for {known}: {instead}")
-    return replace(known, chat=chat)
+    return replace(known, chat=chat.beside(known.chat))
 
 
 def _parse(name: str, base_url: str | None, *, served: bool) -> ModelName:
+    endpoint_name, _, rest = name.partition(":")
+    if rest and endpoint_name not in PREFIXES and endpoint_name in named_endpoints():
+        return _as_in_file(ModelName(name, "endpoint", rest, None, read_endpoint(endpoint_name)), rest)
     kind, source = _kind_and_source(name)
     if base_url and served and (kind == "path" or (kind == "transformers" and name not in PACKAGED and source == name)):
         kind = "endpoint"
     folder = packaged_folder(source) if source in PACKAGED else Path(source)
     has_folder = kind not in (POCKET, "vllm-server") and folder.is_dir() and not (base_url and kind == "endpoint")
     endpoint = read_endpoint(base_url) if kind in ("endpoint", "path", "vllm-server") else None
-    return ModelName(name, kind, source, folder if has_folder else None, endpoint)
+    known = ModelName(name, kind, source, folder if has_folder else None, endpoint)
+    return _as_in_file(known, source) if kind == "endpoint" else known
+
+
+def _as_in_file(name: ModelName, short: str) -> ModelName:
+    """Return a model at an endpoint as the user's file has it under a short name, if it does."""
+    settings = name.endpoint.settings if name.endpoint else None
+    known = settings.models.get(short) if settings else None
+    if known is None:
+        return name
+    args, body = (json.dumps(fields) if fields else "" for fields in (known.template_args, known.extra_body))
+    try:
+        chat = ChatFormat("", args, known.reasoning_effort, body)
+    except UsageError as error:
+        raise UsageError(f"the model {short} in {endpoints_file()}: {error}") from None
+    return replace(name, source=known.model or short, chat=chat, max_tokens=known.max_tokens)
 
 
 def in_precision(name: ModelName, dtype: str) -> ModelName:
@@ -224,7 +247,7 @@ def load_model(
         raise UsageError(f"{name} is not the folder of a model: {why}")
     from align_echo.models.openai_model import OpenAICompatibleModel
 
-    return OpenAICompatibleModel(name.text, base_url=name.endpoint, fields=name.chat.fields)
+    return OpenAICompatibleModel(name.source, base_url=name.endpoint, fields=name.chat.fields)
 
 
 def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, ValidationError
 
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import KEY_VARIABLES, UsageError, conceal, first_line
@@ -66,11 +66,25 @@ def _variable(name: str) -> str:
     return name
 
 
+class NamedModel(Frozen):
+    """A model of a named endpoint and how it is asked, under a short name of the user's.
+
+    `model` is its name at the endpoint, None for the short name. `max_tokens` are the most of a reply in every role;
+    the others are as the options of these names.
+    """
+
+    model: str | None = None
+    reasoning_effort: str = ""
+    template_args: dict[str, JsonValue] = Field(default_factory=dict)
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
+    max_tokens: Annotated[int, Field(ge=LEAST_TOKENS)] | None = None
+
+
 class NamedEndpoint(Frozen):
     """An endpoint in the user's file: its URL, the environment variable with its key, and what it can bear.
 
     `concurrency` is the maximum number of requests at once, `timeout` the seconds for one request and its answer.
-    `prices` are by model, in US dollars per million tokens, `max_tokens` by role.
+    `prices` are by model, in US dollars per million tokens, `max_tokens` by role, `models` by short name.
     """
 
     url: str
@@ -79,6 +93,7 @@ class NamedEndpoint(Frozen):
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     prices: dict[str, Price] = Field(default_factory=dict)
     max_tokens: ReplyTokens = Field(default_factory=dict)
+    models: dict[str, NamedModel] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)

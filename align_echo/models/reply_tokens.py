@@ -47,6 +47,9 @@ def _enough(number: str) -> int:
 
 
 def find_reply_tokens(tokens: ReplyTokens, role: Role, model: ModelName | None) -> int | None:
-    """Return the most tokens of a reply in a role: as asked for, else as the model's endpoint is set up, else None."""
+    """Return the most tokens of a reply in a role: as asked for, else as the model or its endpoint is set up in the
+    user's file, else None.
+    """
     settings = model.endpoint.settings if model and model.endpoint else None
-    return tokens.get(role, settings.max_tokens.get(role) if settings else None)
+    own = model.max_tokens if model else None
+    return tokens.get(role) or own or (settings.max_tokens.get(role) if settings else None)

@@ -110,6 +110,107 @@ def test_a_model_beside_the_agents_is_asked_without_them():
     assert all(fields == {} for fields in added(endpoint, "analyst"))
 
 
+# ---------------------------------------------------------------- each role has its own, in the user's file
+
+FILE = """\
+[lab]
+url = "URL"
+[lab.models.careful]
+model = "big"
+reasoning_effort = "high"
+extra_body = {top_k = 5}
+max_tokens = 777
+[lab.models.quick]
+model = "big"
+template_args = {enable_thinking = false}
+[far]
+url = "FAR"
+"""
+CAREFUL = {"model": "big", "reasoning_effort": "high", "top_k": 5, "max_tokens": 777}
+QUICK = {"model": "big", "chat_template_kwargs": {"enable_thinking": False}}
+ROLES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
+    "a judge": ([*EVALUATE, "--best-of", "2", "--temperature", "1", "--reasoning", "--judge"], CAREFUL, QUICK),
+    "a critic": (
+        [*EVALUATE, "--turns", "1", "--refine-rounds", "1", "--temperature", "1", "--critic"], CAREFUL, QUICK
+    ),
+    "an analyzer": (
+        ["generate-interface", "--env", ROOM, "--backend", "llm", "--iterations", "1", "--play-tasks", "0",
+         "--analyzer-model"], CAREFUL, QUICK,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def named(monkeypatch, tmp_path):
+    """An endpoint with short names, and another one that has a model of its own."""
+    def criticise(request: dict[str, Any]) -> Answer:
+        is_critic = "<reason>" in str(request["messages"])
+        return "<reason>So.</reason><suggestions>Open it.</suggestions>" if is_critic else speak(request)
+
+    with serve({"big": criticise}) as endpoint, serve({"own": speak}) as other:
+        file = tmp_path / "endpoints.toml"
+        file.write_text(FILE.replace("URL", endpoint.url).replace("FAR", other.url))
+        monkeypatch.setenv("ALIGN_ECHO_ENDPOINTS", str(file))
+        yield endpoint, other
+
+
+def without_usual(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in request.items() if name not in ("messages", "temperature", "n")}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_named_by_a_short_name_is_asked_as_the_file_says(role, named, capsys):
+    """The agent is asked by another name of the same model, with other fields."""
+    endpoint, _ = named
+    command, judged, played = ROLES[role]
+    status = main([*command, "careful", "--model", "quick", "--base-url", "lab", "--out", "run"])
+    assert status == 0, capsys.readouterr().err
+    kinds = [without_usual(request) for request in endpoint.requests]
+    assert judged in kinds
+    assert {**played, "max_tokens": 512} in kinds
+    careful = [request for request in kinds if "reasoning_effort" in request]
+    assert all(request == judged for request in careful)
+    quick = [request for request in kinds if request not in careful]
+    assert all(request == {**played, "max_tokens": request["max_tokens"]} for request in quick)
+
+
+def test_a_role_may_be_asked_at_another_endpoint(named, capsys):
+    """`careful` of the first, and a model that the file does not list."""
+    endpoint, other = named
+    command = [*EVALUATE, "--best-of", "2", "--temperature", "1", "--judge", "far:own", "--model", "lab:careful"]
+    assert main([*command, "--out", "run"]) == 0, capsys.readouterr().err
+    assert {**CAREFUL} in [without_usual(request) for request in endpoint.requests]
+    assert other.asked("own")
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["model"], config["base_url"], config["reasoning_effort"]) == ("lab:careful", endpoint.url, "high")
+
+
+def test_an_option_comes_before_the_file(named, capsys):
+    endpoint, _ = named
+    command = [*EVALUATE, "--model", "careful", "--base-url", "lab", "--reasoning-effort", "low", "--max-tokens", "50"]
+    assert main([*command, "--out", "run"]) == 0, capsys.readouterr().err
+    fields = [without_usual(request) for request in endpoint.requests]
+    assert all(each == {**CAREFUL, "reasoning_effort": "low", "max_tokens": 50} for each in fields)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('extra_body = {messages = "x"}', "the model bad in .*: --extra-body replaces no messages"),
+        ('reasoning_effort = "very much"', "the model bad in .*: --reasoning-effort is a word"),
+        ("max_tokens = 3", r"lab\.models\.bad\.max_tokens"),
+        ("effort = 3", r"lab\.models\.bad\.effort"),
+    ],
+)
+def test_a_short_name_that_cannot_be_asked_is_one_line(line, says, tmp_path, monkeypatch):
+    file = tmp_path / "endpoints.toml"
+    file.write_text(f'[lab]\nurl = "http://here/v1"\n[lab.models.bad]\n{line}\n')
+    monkeypatch.setenv("ALIGN_ECHO_ENDPOINTS", str(file))
+    with pytest.raises(UsageError, match=says) as caught:
+        read_name("bad", "lab")
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_run_goes_on_with_the_same_fields_only(option, capsys):
     with serve({"m": speak}) as endpoint:

@@ -110,6 +110,11 @@ class ChatFormat:
         names = {"chat_template": self.template, "template_args": self.args, "reasoning_effort": self.effort}
         return {name: value for name, value in {**names, "extra_body": self.body}.items() if value}
 
+    def beside(self, other: ChatFormat) -> ChatFormat:
+        """Return these options, and another's for those that are not given here."""
+        chosen = (getattr(self, name) or getattr(other, name) for name in ("template", "args", "effort", "body"))
+        return ChatFormat(*chosen)
+
     @property
     def options(self) -> str:
         """Return the options in use as they are written on the command line."""
