@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +46,7 @@ from align_echo.align.probe.effects.outcomes import distinct_actions, episode_ac
 from align_echo.align.probe.rule_file import WRONG, merge_rules, read_rule_set, report, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
-from align_echo.errors import ModelError, NoAnswerError, ReplyFormatError
+from align_echo.errors import ContextOverflowError, ModelError, NoAnswerError, ReplyFormatError
 from align_echo.interface.contract import Interface, InterfaceContract, RuleRecord, identity_source, parse_source
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms
 from align_echo.interface.rules.answers import fit_reader
@@ -83,8 +84,9 @@ class Proposer:
         action_format: str,
         note: Callable[[str], None],
     ) -> None:
-        chosen = failed[:: -(-len(failed) // EPISODES)]
-        system = render(
+        self._failed, self._openings, self._known = failed, openings, list(dict.fromkeys(shown_already))
+        self._settings, self._model = settings, model
+        self._system = render(
             "analyzer/hypotheses_system",
             {
                 "environment": interface.contract.environment,
@@ -93,41 +95,61 @@ class Proposer:
                 "looks": looks_usage(interface),
             },
         )
+        self._tries = settings.format_tries
+        self._note = note
+        self._begin(EPISODES)
+
+    def _begin(self, most: int) -> None:
+        """Begin the dialogue by a prompt with so many episodes at most, the fewer the shorter."""
+        chosen = self._failed[:: -(-len(self._failed) // most)]
+        share = most / EPISODES
+        openings = self._openings[: math.ceil(len(self._openings) * share)]
+        characters, opening_characters = (
+            int(length * share) for length in (self._settings.episode_characters, OPENING_CHARACTERS)
+        )
         values = {
             "episodes": [
                 {
                     "task_id": episode.task_id,
                     "goal": episode.goal,
-                    "log": trajectory_text(episode, settings.episode_characters),
+                    "log": trajectory_text(episode, characters),
                 }
                 for episode in chosen
             ],
-            "again": repeated_answers(failed),
-            "openings": [{"task_id": task_id, "text": clip(text, OPENING_CHARACTERS)} for task_id, text in openings],
-            "known": "\n".join(f"- {text}" for text in dict.fromkeys(shown_already)) or "nothing yet",
+            "again": repeated_answers(self._failed),
+            "openings": [{"task_id": task_id, "text": clip(text, opening_characters)} for task_id, text in openings],
+            "known": "\n".join(f"- {text}" for text in self._known) or "nothing yet",
         }
         self._prompt = render("analyzer/hypotheses", values)
         self._tasks = {*(episode.task_id for episode in chosen), *(task_id for task_id, _ in openings)}
         self._played = {episode.task_id: episode.actions for episode in chosen}
         self._dialogue = ModelDialogue(
-            model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
+            self._model,
+            self._system,
+            temperature=self._settings.analyzer_temperature,
+            max_tokens=self._settings.max_tokens,
         )
-        self._tries = settings.format_tries
-        self._note = note
 
     def propose(self) -> tuple[Hypothesis, ...]:
-        """Ask for hypotheses. Raises `ModelError`."""
-        try:
-            return self._ask(self._prompt)
-        except ModelError as error:
-            raise type(error)(f"proposing hypotheses broke: {error}") from error
+        """Ask for hypotheses, by fewer and shorter episodes where these do not fit the context. Raises `ModelError`."""
+        for fewer in (EPISODES // 2, 1, 0):
+            try:
+                return self._ask(self._prompt)
+            except ContextOverflowError as error:
+                if not fewer:
+                    raise NoAnswerError(f"the shortest question for hypotheses is too long: {error}") from error
+                self._note(f"the episodes are too long for {self._model.name}: {fewer} at most are shown, and shorter")
+                self._begin(fewer)
+            except ModelError as error:
+                raise type(error)(f"proposing hypotheses broke: {error}") from error
+        raise AssertionError("unreachable")
 
     def narrow(self, refuted: Sequence[TriedHypothesis]) -> tuple[Hypothesis, ...]:
         """Ask once for narrower hypotheses in place of refuted ones. Raises `ModelError`."""
         pairs = [(in_words(tried.hypothesis), tried.tally.counterexample) for tried in refuted]
         try:
             return self._ask(narrow_prompt(pairs, experiments=", with experiments of its own", nothing="[]"))
-        except NoAnswerError as error:
+        except (NoAnswerError, ContextOverflowError) as error:
             self._note(f"refuted claims are dropped, since no narrower ones could be read: {error}")
             return ()
 

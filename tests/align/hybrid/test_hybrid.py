@@ -13,7 +13,7 @@ from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
-from align_echo.errors import ModelError
+from align_echo.errors import ContextOverflowError, ModelError
 from align_echo.interface.contract import Interface, check_source, load_interface
 from align_echo.interface.rules.model import NeedsFirst, RuleSet
 from align_echo.models.drawing import ScriptedModel
@@ -219,6 +219,28 @@ def test_what_the_probe_found_stands_where_the_proposer_answers_nothing_readable
     made = run(tmp_path, model(["I saw nothing special."] * 3), probe=ProbeBackend)
     assert len(made.interface.provenance.rules) > 3
     assert "what the probe found stands: proposing hypotheses broke: no usable answer in 3 tries" in notes(tmp_path)
+
+
+@pytest.mark.parametrize("window", [0.8, 0.5, 0.0])
+def test_a_proposer_is_shown_fewer_and_shorter_episodes_where_they_do_not_fit(window: float, tmp_path: Path) -> None:
+    """The window is a share of the longest question's length."""
+    proposer, lengths = model([reply(TRUE[0])]), []
+
+    def answer(messages: Sequence[Message]) -> str:
+        asked = messages[-1].content
+        if "hypothes" in messages[0].content and not lengths:
+            lengths.append(len(asked))
+        if lengths and len(asked) > window * lengths[0]:
+            raise ContextOverflowError("it is too long")
+        return proposer.complete(messages, temperature=0).text
+
+    if not window:
+        with pytest.raises(ModelError, match="the shortest question for hypotheses is too long: it is too long"):
+            run(tmp_path, ScriptedModel(answer))
+        return
+    made = run(tmp_path, ScriptedModel(answer))
+    assert len(made.interface.provenance.rules) == 1
+    assert "the episodes are too long for" in notes(tmp_path)
 
 
 class Killed(BaseException):
