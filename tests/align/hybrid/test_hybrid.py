@@ -224,7 +224,8 @@ def test_what_the_probe_found_stands_where_the_proposer_answers_nothing_readable
 @pytest.mark.parametrize("window", [0.8, 0.5, 0.0])
 def test_a_proposer_is_shown_fewer_and_shorter_episodes_where_they_do_not_fit(window: float, tmp_path: Path) -> None:
     """The window is a share of the longest question's length."""
-    proposer, lengths = model([reply(TRUE[0])]), []
+    proposer = model([reply(TRUE[0])])
+    lengths: list[int] = []
 
     def answer(messages: Sequence[Message]) -> str:
         asked = messages[-1].content
