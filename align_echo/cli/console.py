@@ -59,9 +59,9 @@ def leave(*, agent_broke: bool, trouble: str = "", warning: str = "") -> None:
         raise typer.Exit(1)
 
 
-def cost(usage: Usage, spent: str = "") -> None:
+def cost(usage: Usage | None, spent: str = "") -> None:
     """Print the cost, if there was any: what was `spent` at endpoints by role, else the usage."""
-    print("".join(f"{line}\n" for line in usage.lines(spent)), end="")
+    print("".join(f"{line}\n" for line in (usage or Usage()).lines(spent)), end="")
 
 
 def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> Path:

@@ -42,7 +42,6 @@ from align_echo.report.plots import figure
 from align_echo.rollout.display import Display, note
 from align_echo.rollout.faults import overstepped, tell, verdict
 from align_echo.train.needs import require_pictures, require_training
-from align_echo.types import Usage
 
 # ---------------------------------------------------------------- print the results of the critic's verbs
 
@@ -361,7 +360,7 @@ def evaluate(config: TrialConfig, out: Out = None, resume: Resume = False) -> No
     with resumable(path), Display() as display:
         result = run_trial(config, path, resume=resume, progress=display)
     show_trial(result)
-    cost(Usage(), display.spent)
+    cost(None, display.spent)
     say(f"written: {path / 'summary.json'}")
 
 
@@ -408,6 +407,6 @@ def flywheel(config: FlywheelConfig, out: Out = None, resume: Resume = False) ->
     with run_display(path, resume=resume) as display:
         summary = wheels.run_flywheel(plan, path, resume=resume, progress=display, watch=show_part)
     show_flywheel(summary)
-    cost(sum((each.collected.usage for each in summary.rounds), Usage()), display.spent)
+    cost(summary.usage, display.spent)
     say(f"written: {path / 'summary.json'}; the last critic is {critic_folder(path, plan.rounds)}")
     leave(agent_broke=any("agent" in round_record.collected.faults_by_source for round_record in summary.rounds))

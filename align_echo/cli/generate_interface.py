@@ -5,8 +5,6 @@ Not here: the work (`align_echo/align/generation.py`).
 
 from __future__ import annotations
 
-import typer
-
 from align_echo.agents.players import about
 from align_echo.align import generation
 from align_echo.align.generation import GenerationConfig, plan_generation, price_experiments
@@ -16,16 +14,13 @@ from align_echo.errors import ModelError
 from align_echo.evaluate.forecast import forecast_generation
 from align_echo.evaluate.in_play import FOLDER, nothing_written, play_generated, result_lines
 from align_echo.evaluate.tables import rules_table
-from align_echo.models.spending import OPTIONS
+from align_echo.models.spending import OPTIONS, SpentError
 from align_echo.run_dir import agent_details
 
 
 @takes(GenerationConfig)
 def generate_interface(
-    config: GenerationConfig,
-    out: Out = None,
-    resume: Resume = False,
-    dry_run: DryRun = False,
+    config: GenerationConfig, out: Out = None, resume: Resume = False, dry_run: DryRun = False
 ) -> None:
     """Find misalignments in failed episodes by experiment, write an interface, and measure its effect in play."""
     plan = plan_generation(config)
@@ -44,7 +39,7 @@ def generate_interface(
     print(plan.about_backend, about(plan.player, agent_details(path)), *results, sep="\n")
     if problem := nothing_written(plan, summary, path):
         raise ModelError(problem)
-    if summary.budget.ended_by in OPTIONS:
-        raise typer.Exit(2)
+    if (limit := summary.budget.ended_by) in OPTIONS:
+        raise SpentError(summary.budget.in_words, limit)
     broken = summary.in_play is not None and not summary.in_play.works
     leave(agent_broke=display.agent_broke, trouble=f"the interface did not work: {path / FOLDER}" * broken)

@@ -61,7 +61,7 @@ from align_echo.models.local import POCKET
 from align_echo.models.reply_tokens import find_reply_tokens, read_reply_tokens
 from align_echo.models.spending import NO_LIMITS, RoleSpending, Spending, SpendingLimits, check_limits, open_spending
 from align_echo.train.needs import require_training
-from align_echo.types import Frozen
+from align_echo.types import Frozen, Usage
 from align_echo.version import __version__
 from align_echo.workers.ray_cluster import Workers, read_workers
 from align_echo.wrappers.catalogue import environment
@@ -257,6 +257,11 @@ class FlywheelSummary(Frozen):
     ceiling: Percent
     at_endpoints: dict[str, RoleSpending] = Field(default_factory=dict)
     rounds: tuple[FlywheelRound, ...]
+
+    @property
+    def usage(self) -> Usage:
+        """What the collections of all rounds spent."""
+        return sum((each.collected.usage for each in self.rounds), Usage())
 
 
 def run_flywheel(

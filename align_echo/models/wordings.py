@@ -92,7 +92,11 @@ WORDINGS = (
     Wording("alternating roles", r"alternat\w+.{0,30}user.{0,9}assistant", "LM Studio, Anthropic"),
     Wording("alternating roles", r"(multiple|consecutive|two) .{0,20}(messages|roles?)", "Anthropic, Perplexity"),
     # The context. These rows stand before "length": such messages name `max_tokens` too.
-    Wording("overflow", r"context[_ ](length|window|size)[_ ]exceed", "OpenAI, Azure, Groq, Cerebras"),
+    Wording(
+        "overflow",
+        r"context[_ ](length|window|size)[_ ](has been |is |was )?exceed",
+        "OpenAI, Azure, Groq, Cerebras, llama.cpp",
+    ),
     Wording("overflow", r"exceed_context_size|contextwindowexceeded", "llama.cpp, LiteLLM"),
     Wording("overflow", r"max(imum)?[_ ](context|model)[_ ]length", "OpenAI, vLLM, DeepSeek, OpenRouter"),
     Wording("overflow", r"model'?s? context length", "SGLang, vLLM"),

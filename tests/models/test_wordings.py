@@ -45,6 +45,7 @@ OVERFLOWS = {
     "LiteLLM": (400, "litellm.ContextWindowExceededError: BadRequestError"),
     "llama.cpp": (400, "the request exceeds the available context size. try increasing the context size"),
     "llama.cpp, 500": (500, "the request exceeds the available context size, try increasing it"),
+    "llama.cpp, while it writes": (500, "Context size has been exceeded."),
     "SGLang": (400, "The input (4100 tokens) is longer than the model's context length (4096 tokens)."),
     "vLLM": (400, "The decoder prompt (length 5000) is longer than the maximum model length of 4096."),
     "vLLM, too long to fit": (400, "The prompt (total length 5000) is too long to fit into the model (context "
