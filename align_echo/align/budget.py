@@ -87,6 +87,13 @@ class BudgetRecord(Frozen):
         return f"the budget ended the run after {words}; --resume with a larger {option} goes on"
 
 
+    @property
+    def refusal(self) -> SpentError | None:
+        """Return the error of a run that a limit on what is spent at endpoints ended; None for another end."""
+        ended = (SpentError(self.in_words, limit) for limit in OPTIONS if limit == self.ended_by)
+        return next(ended, None)
+
+
 class Budget:
     """Budget in use. `before` holds what earlier sessions of the run spent, `spending` what endpoints were asked."""
 

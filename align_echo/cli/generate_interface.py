@@ -14,7 +14,6 @@ from align_echo.errors import ModelError
 from align_echo.evaluate.forecast import forecast_generation
 from align_echo.evaluate.in_play import FOLDER, nothing_written, play_generated, result_lines
 from align_echo.evaluate.tables import rules_table
-from align_echo.models.spending import OPTIONS, SpentError
 from align_echo.run_dir import agent_details
 
 
@@ -39,7 +38,7 @@ def generate_interface(
     print(plan.about_backend, about(plan.player, agent_details(path)), *results, sep="\n")
     if problem := nothing_written(plan, summary, path):
         raise ModelError(problem)
-    if (limit := summary.budget.ended_by) in OPTIONS:
-        raise SpentError(summary.budget.in_words, limit)
+    if refusal := summary.budget.refusal:
+        raise refusal
     broken = summary.in_play is not None and not summary.in_play.works
     leave(agent_broke=display.agent_broke, trouble=f"the interface did not work: {path / FOLDER}" * broken)

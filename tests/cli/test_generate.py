@@ -107,7 +107,7 @@ def test_a_chat_model_plays_and_every_exchange_is_kept(run, endpoint):
     status, out, err = run(*VANILLA, *asks(endpoint, "looker"))
     assert status == 0, err
     assert "agent: vanilla, model looker" in out
-    assert "tokens: 1,500" in out  # 2 tasks of 50 turns, 15 tokens a turn
+    assert "1,500 tokens" in out  # 2 tasks of 50 turns, 15 tokens a turn
     summary = VariantComparison.model_validate_json(Path("run/summary.json").read_text())
     assert summary.agent == "vanilla(looker)"
     calls = CallLog(Path("run/calls.jsonl")).read()

@@ -49,11 +49,11 @@ def long(request: dict[str, Any]) -> bool:
 
 
 def beside(request: dict[str, Any]) -> Answer:
-    """A context of 1,000 tokens, of which a reply gets what the prompt leaves."""
+    """A context of 1,100 tokens, of which a reply gets what the prompt leaves."""
     prompt, most = length(request) // 4, request["max_tokens"]
-    if prompt + most <= 1000:
+    if prompt + most <= 1100:
         return Reply(wanted(request), prompt_tokens=prompt)
-    words = f"This model's maximum context length is 1000 tokens and your request has {prompt} input tokens"
+    words = f"This model's maximum context length is 1100 tokens and your request has {prompt} input tokens"
     return Status(400, body=json.dumps({"error": {"message": f"max_tokens is too large: {most}. {words}."}}))
 
 
@@ -67,7 +67,7 @@ def few_probabilities(request: dict[str, Any]) -> Answer:
 
 
 def streamed(request: dict[str, Any]) -> Raw:
-    parts = ({"content": wanted(request)}, {})
+    parts: tuple[dict[str, str], ...] = ({"content": wanted(request)}, {})
     choices = [{"index": 0, "delta": part, "finish_reason": None if part else "stop"} for part in parts]
     return Raw("".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in choices) + "data: [DONE]\n\n")
 
@@ -109,7 +109,7 @@ DIFFERENCES: dict[str, Difference] = {
     "a prompt that is too long": Difference(refused("prompt is too long: 2091 tokens > 2000 maximum", long)),
     "inputs that are too many": Difference(refused("`inputs` must have less than 1000 tokens. Given: 1001", long, 422)),
     "a context that is full, by its code": Difference(refused("no", long, code="context_length_exceeded")),
-    "a reply that does not fit": Difference(beside, "its context holds 1,000 tokens"),
+    "a reply that does not fit": Difference(beside, "its context holds 1,100 tokens"),
     "five probabilities": Difference(few_probabilities),
     "a stream alone": Difference(only_streamed, "it only streams its replies"),
     "a stream nobody asked for": Difference(streamed),
