@@ -43,6 +43,13 @@ OVERFLOWS = {
     "Copilot": (400, "prompt token count of 130001 exceeds the limit of 128000"),
     "watsonx": (400, "the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this model"),
     "LiteLLM": (400, "litellm.ContextWindowExceededError: BadRequestError"),
+    "LiteLLM, in words": (400, "litellm.BadRequestError: Context Window exceeded for given call. No models have "
+    "context window large enough for this call."),
+    "Azure": (400, "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in "
+    "509178 tokens."),
+    "Perplexity": (400, "The total length of all messages is too long."),
+    "OpenAI, a string": (400, "Invalid 'messages[0].content': string too long. Expected a string with maximum length "
+    "1048576, but got a string with length 1200000 instead."),
     "llama.cpp": (400, "the request exceeds the available context size. try increasing the context size"),
     "llama.cpp, 500": (500, "the request exceeds the available context size, try increasing it"),
     "llama.cpp, while it writes": (500, "Context size has been exceeded."),
