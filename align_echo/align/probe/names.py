@@ -340,10 +340,6 @@ class ActionForms:
                 if len({*filled}) == len(filled):
                     yield fill(template, list(filled))
 
-    def count(self, names: Collection[str]) -> int:
-        """Count combinations before any kinds are known."""
-        return sum(len(names) ** template.count("{") for template in self.forms)
-
     def _fitting(self, template: str, slot: int, names: Iterable[str]) -> list[str]:
         if len(self.taken[template]) < SETTLED:
             return list(names)

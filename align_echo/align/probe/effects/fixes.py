@@ -270,7 +270,7 @@ class FixSearch:
         fixed = (
             self._try_edits(instance, refusal, fixes)
             or self._try_steps(instance, refusal, fixes)
-            or self._try_both(instance, refusal, fixes)
+            or self._try_both(instance, fixes)
             or self._try_pairs(instance, fixes)
         )
         key = instance.tree.form, refusal
@@ -331,7 +331,7 @@ class FixSearch:
                 fixes.steps[tree.form, terms].append(instance)
         return len(helped)
 
-    def _try_both(self, instance: Instance, refusal: str, fixes: Fixes) -> int:
+    def _try_both(self, instance: Instance, fixes: Fixes) -> int:
         """Try the edits that helped others, and another edit of the edited action, or steps before it."""
         every = [pair for other in self.by_form.values() for pair in other.edits.items()]
         known = {edit for edit, fixed in every if len(fixed) >= MIN_FIXED}
