@@ -140,6 +140,30 @@ class Called(Desk):
             return ("",)
 
 
+class Listed(Called):
+    """Ids are shown without their sign, refusals repeat what was said; topics are a list; a list for id breaks."""
+
+    def parts(self, action: str) -> tuple[Any, ...]:
+        try:
+            call = json.loads(action)
+            return call["name"], *call["arguments"].values()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return ("",)
+
+    def answer(self, verb: str, *rest: Any) -> str:
+        if verb == "queue" or verb not in self.verbs or len(rest) != 1 + (verb == "tag"):
+            return super().answer(verb, *rest)
+        known = {each: each in self.opened or verb == "open" for each in self.ids}
+        if not known.get(rest[0]):
+            return f"Ticket {rest[0]} not found."
+        if verb == "tag" and not (isinstance(rest[1], list) and {*rest[1]} <= {*self.topics}):
+            return "Error: bad request."
+        return super().answer(verb, rest[0], *(rest[1][:1] if verb == "tag" else ()))
+
+    def queue(self) -> str:
+        return super().queue().replace("#", "")
+
+
 class Bay(Desk):
     """Parcels are packed before they are shipped. Too early is answered as labels are, which take effect."""
 

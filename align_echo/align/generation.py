@@ -410,6 +410,7 @@ def _backend(
             seed=plan.config.seed,
             note=folder.note,
             on_progress=progress.status,
+            save=folder.save_unfinished,
         )
     return LlmBackend(
         world,

@@ -277,6 +277,11 @@ class RunFolder:
         save_interface(interface, self.path, "interface")
         self._save(summary, "summary.json")
 
+    def save_unfinished(self, interface: Interface) -> None:
+        """Write the interface so far, which the end of the run replaces."""
+        save_interface(interface, self.path, "interface")
+        self.note(f"what was found so far is in {self.path / 'interface.py'}; --resume --out {self.path} goes on")
+
     def add_play(self, summary: RunSummary, in_play: InPlay) -> RunSummary:
         """Add the interface's effect in play to the summary."""
         summary = summary.model_copy(update={"in_play": in_play})

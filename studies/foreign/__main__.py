@@ -25,6 +25,7 @@ from align_echo.evaluate.plan import EvaluationConfig, EvaluationPlan, pick_task
 from align_echo.evaluate.playing import Experiment
 from align_echo.interface.contract import Interface
 from align_echo.intervals import Estimate
+from align_echo.types import Trajectory
 from studies.foreign.agents import PLAYER, STROLLER
 from studies.foreign.messages import count_messages
 from studies.foreign.proposer import NAME, serve
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--train", type=at_least_one, help="tasks that are learned from; default: 20")
     parser.add_argument("--fresh", type=at_least_one, help="further tasks that rules are tried on; default: 60")
     parser.add_argument("--tasks", type=at_least_one, default=50, help="tasks played after that")
+    parser.add_argument("--plays", type=at_least_one, default=1, help="times that each task is played, by other seeds")
     parser.add_argument("--strolls", type=at_least_one, default=1, help="strolls through each task, for messages")
     parser.add_argument("--iterations", type=at_least_one, default=1)
     parser.add_argument("--seconds", type=at_least_one, default=1_200, help="most seconds of learning")
@@ -87,9 +89,7 @@ def measure(world: str, options: argparse.Namespace, path: Path) -> Result:
     if not interface.provenance.rules:
         return {"world": world, **learned, "n": 0}
     plan = plan_play(world, interface, options)
-    experiment = Experiment(plan, path / "played").begin(warn=False)
-    with experiment.folder:
-        played = experiment.play_variants()
+    played = play(plan, path, options)
     comparison = compare(plan.spec, played, seed=options.seed, data_root=None)
     scores = {name: arm.mean_score.value for name, arm in comparison.variants.items()}
     won = {name: sum(bool(each.won) for each in episodes) for name, episodes in played.items()}
@@ -100,6 +100,7 @@ def measure(world: str, options: argparse.Namespace, path: Path) -> Result:
         "world": world,
         **learned,
         "n": len(plan.task_ids),
+        "plays": options.plays,
         "scores": scores,
         "won": won,
         "gain": _written(gain),
@@ -146,6 +147,18 @@ def plan_play(world: str, interface: Interface, options: argparse.Namespace) -> 
         variants={name: arms[name] for name in (BASELINE, PLACEBO, "full")},
         player=AgentChoice(PLAYER, None),
     )
+
+
+def play(plan: EvaluationPlan, path: Path, options: argparse.Namespace) -> dict[str, list[Trajectory]]:
+    """Play the arms, each task once by every seed."""
+    played: dict[str, list[Trajectory]] = {name: [] for name in plan.variants}
+    for number in range(options.plays):
+        seeded = replace(plan, seed=options.seed + number)
+        experiment = Experiment(seeded, path / f"played-{number}").begin(warn=False)
+        with experiment.folder:
+            for name, episodes in experiment.play_variants().items():
+                played[name] += episodes
+    return played
 
 
 def stroll(plan: EvaluationPlan, path: Path, seed: int) -> Sequence[Any]:

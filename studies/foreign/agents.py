@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from align_echo.agents.novices.habits import chance
@@ -173,17 +174,18 @@ SCRIPTS: dict[str, Moves] = {
 """Moves by the beginning of a world's name: the first that fits counts."""
 
 
-def choose_moves(world: str) -> Moves:
+def choose_moves(world: str, seed: int = 0) -> Moves:
     """Return what the script of a world would do."""
-    return next((moves for beginning, moves in SCRIPTS.items() if world.startswith(beginning)), say_words)
+    moves = next((moves for beginning, moves in SCRIPTS.items() if world.startswith(beginning)), say_words)
+    return partial(serve_customer, seed=seed) if moves is serve_customer else moves
 
 
 def _build(setting: AgentSetting) -> Script:
-    return Script("script", choose_moves(setting.spec.name), setting.seed)
+    return Script("script", choose_moves(setting.spec.name, setting.seed), setting.seed)
 
 
 def _build_stroller(setting: AgentSetting) -> Script:
-    return Script("stroller", choose_moves(setting.spec.name), setting.seed, strolls=True)
+    return Script("stroller", choose_moves(setting.spec.name, setting.seed), setting.seed, strolls=True)
 
 
 PLAYER = AgentSpec("script", "a script that knows the goal and not the wording; NOT a language model", False, _build)

@@ -106,9 +106,9 @@ def wanted_calls() -> Mapping[str, tuple[tuple[str, Arguments], ...]]:
     }
 
 
-def serve_customer(view: AgentView) -> list[str]:
-    """Return the next call, or `done`."""
-    ways = sorted(WAYS, key=lambda way: chance("habit", view.task_id, way.__name__))[:HABITS]
+def serve_customer(view: AgentView, seed: int = 0) -> list[str]:
+    """Return the next call, or `done`; the habits are drawn by seed and task."""
+    ways = sorted(WAYS, key=lambda way: chance("habit", seed, view.task_id, way.__name__))[:HABITS]
     wanted = [call for call in wanted_calls()[view.task_id] if hurry not in ways or not call[0].startswith(LOOKS)]
     return [next_call([write_call(*call, ways) for call in wanted], view.turns)]
 

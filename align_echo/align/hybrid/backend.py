@@ -46,12 +46,13 @@ from align_echo.align.probe.effects.outcomes import distinct_actions, episode_ac
 from align_echo.align.probe.rule_file import WRONG, merge_rules, read_rule_set, report, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
-from align_echo.errors import ContextOverflowError, ModelError, NoAnswerError, ReplyFormatError
+from align_echo.errors import ContextOverflowError, ModelError, NoAnswerError, ReplyFormatError, UsageError
 from align_echo.interface.contract import Interface, InterfaceContract, RuleRecord, identity_source, parse_source
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms
 from align_echo.interface.rules.answers import fit_reader
 from align_echo.interface.rules.decisions import HEADING
 from align_echo.interface.rules.model import Rule, RuleSet, dump, load_rules
+from align_echo.models.spending import SpentError
 from align_echo.prompts import prompt_hash, render
 from align_echo.registry import quantity
 from align_echo.rollout.batches import failed
@@ -189,7 +190,8 @@ class HybridBackend:
     hypotheses and `optimizer_model` words the confirmed ones.
 
     Rules are tested on `fresh_tasks`. `is_invalid` is the environment's own test of an answer for a refusal.
-    `allow_untested` keeps and marks undecided hypotheses. `note` logs each result.
+    `allow_untested` keeps and marks undecided hypotheses. `note` logs each result. `save` takes the interface so far
+    where the model cannot be asked, before the error is raised.
     """
 
     name = "hybrid"
@@ -204,6 +206,7 @@ class HybridBackend:
     seed: int = 0
     note: Callable[[str], None] = lambda _: None
     on_progress: Callable[[str], None] = lambda _: None
+    save: Callable[[Interface], None] = lambda _: None
 
     def describe(self) -> dict[str, str]:
         """Describe models, endpoints or weights, prompt hashes and settings."""
@@ -222,7 +225,8 @@ class HybridBackend:
         """Return the probe's findings and the confirmed hypotheses of the model.
 
         Also reports earlier rules refuted by now. Where the budget ends, hypotheses count by their trials so far. The
-        probe's findings stand without a usable answer of the model. Raises `ModelError`.
+        probe's findings stand without a usable answer of the model, and are saved where it cannot be asked. Raises
+        `ModelError`, or `UsageError` for an endpoint that is not there or refuses the key.
         """
         from_probe, lost = self.probe.analyze(played, known, interface), failed(played)
         try:
@@ -235,6 +239,11 @@ class HybridBackend:
                 raise
             self.note(f"no hypothesis was tried, and what the probe found stands: {error}")
             return from_probe
+        except (ModelError, UsageError):
+            found = self.probe.optimize(from_probe, interface) if from_probe else interface
+            if found.provenance.rules:
+                self.save(found)
+            raise
 
     def _from_model(
         self,
@@ -527,7 +536,7 @@ def reword_rules(
 ) -> RuleSet:
     """Reword rules with the model where its words are usable; note each rejection.
 
-    Raises `ModelError` only if the endpoint is unreachable: rules do not depend on the model's words.
+    Never raises for a model that does not answer: rules do not depend on its words.
     """
     dialogue = ModelDialogue(
         model,
@@ -544,7 +553,9 @@ def reword_rules(
     try:
         prompt = render("optimizer/wording", {"rules": plain_rules})
         written = dialogue.ask(prompt, _parse_words, tries=settings.format_tries)
-    except NoAnswerError as error:
+    except SpentError:
+        raise
+    except (ModelError, UsageError) as error:
         note(f"the rules are told in plain words, since the model's could not be read: {error}")
         return rules
     worded = [_with_words(*pair, written.get(number, {}), note) for number, pair in enumerate(pairs, start=1)]

@@ -71,6 +71,7 @@ from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import RuleSet
 from align_echo.interface.rules.vocabulary import distinct_names, without_action
+from align_echo.registry import quantity
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.plain import PlainEnv
@@ -168,6 +169,16 @@ class ProbeBackend:
             except BudgetSpentError as error:
                 self._tell(f"no rule was tried: the budget of {error} was spent before")
                 return []
+            finally:
+                self._tell_broken()
+
+    def _tell_broken(self) -> None:
+        broken = self.lab.broken
+        if broken:
+            action, reason = next(iter(broken.items()))
+            count = quantity(len(broken), "action")
+            self._tell(f"the environment failed at {count}, of which nothing is learned, first at `{action}`: {reason}")
+            broken.clear()
 
     def _learned_from(
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface

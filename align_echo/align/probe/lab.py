@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.probe.names import ActionForms
+from align_echo.errors import EngineError
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.situations import Situation
@@ -76,7 +77,8 @@ class Lab:
     them. `name` matches `names` in lists (`names.py`); `refusals` are shapes of refusals. `sayings` holds possible
     actions for an engine without lists; without it nothing is allowed there. `comparable` is True if saved states can
     be compared by value (`compare_saved`); `lists` if the engine lists admissible actions, known after the first
-    start. `pace` is the share of the usual walks that the budget affords.
+    start. `pace` is the share of the usual walks that the budget affords. `broken` holds actions at which the engine
+    failed, with the first reason: such a trial says nothing, and its state is an end.
     """
 
     def __init__(self, env: TextEnv, processes: int = 1, budget: Budget | None = None) -> None:
@@ -91,6 +93,7 @@ class Lab:
         self.comparable = False
         self.lists = False
         self.traceless: frozenset[str] = frozenset()
+        self.broken: dict[str, str] = {}
         self._tried: dict[Hashable, dict[str, bool]] = {}
         self._at: dict[Hashable, LabState] = {}
         self._reached: dict[tuple[Hashable, str], LabState] = {}
@@ -234,7 +237,8 @@ class Lab:
         self.steps += 1
 
     def _step(self, state: LabState, action: str) -> LabState:
-        self._act(state, action)
+        if not self._act(state, action):
+            return self._end(state, action)
         child = self._state(state.task_id, (*state.actions, action), state)
         same = child.observation.strip() in self.traceless and not child.over
         self._current = state if same else child
@@ -248,17 +252,40 @@ class Lab:
             self.env.restore(state.snapshot)
             self._current = state
 
-    def _act(self, state: LabState, action: str) -> None:
-        """Take an action in a state.
+    def _act(self, state: LabState, action: str) -> bool:
+        """Take an action in a state; return False if the engine failed at it.
 
         An environment's own time limit also counts the refused actions that `visit` need not undo: if it ends the
         episode here, the state is restored, and the action taken once more.
         """
         self.visit(state)
-        self.env.step(action)
+        if not self._send(action):
+            return False
         if self.env.state.truncated:
             self.env.restore(state.snapshot)
+            return self._send(action)
+        return True
+
+    def _send(self, action: str) -> bool:
+        try:
             self.env.step(action)
+        except EngineError as error:
+            self.broken.setdefault(action, str(error))
+            self._current = None
+            return False
+        return True
+
+    def _end(self, state: LabState, action: str) -> LabState:
+        """Return the end of an episode at an action at which the engine failed."""
+        return LabState(
+            task_id=state.task_id,
+            actions=(*state.actions, action),
+            observation="",
+            over=True,
+            snapshot=state.snapshot,
+            listed=lambda _: frozenset(),
+            parent=state,
+        )
 
     def look(self, state: LabState, view: str) -> str:
         """Return the text of a read-only action in a state; "" after the end of the episode."""
@@ -309,7 +336,8 @@ class Lab:
     def _try(self, state: LabState, action: str) -> LabState | None:
         """Return the state after an action; None if refused. Refusals in words are assumed to leave no trace."""
         self._count_step()
-        self._act(state, action)
+        if not self._act(state, action):
+            return None
         engine = self.env.state
         shape = find_refusal(self.refusals, state.observation, action, engine.observation)
         if shape and not (engine.done or engine.truncated):
@@ -329,8 +357,9 @@ class Lab:
 
     def compare_saved(self, state: LabState) -> None:
         """Check if saved engine states are comparable: a refused action must restore an equal state."""
-        self.visit(state)
-        self.env.step("?")
+        self.comparable = False
+        if not self._act(state, "?"):
+            return
         after = self.env.snapshot().engine
         self.env.restore(state.snapshot)
         try:

@@ -27,6 +27,9 @@ MOST_FORMS = 12
 """Maximum other forms that a wrong form is tried as."""
 
 
+USUAL_SIGNS = ("#{}",)
+"""Signs of ids that tools may want and no text shows."""
+
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -223,7 +226,9 @@ def _value_edits(slot: int, value: JsonValue, texts: str, known: Sequence[JsonVa
         yield Edit(kind="case", slot=slot, detail="lower")
         yield Edit(kind="case", slot=slot, detail="read")
         yield Edit(kind="plural", slot=slot)
-        yield from (Edit(kind="sign", slot=slot, detail=sign) for sign in _signs(value, texts, known))
+        usual = USUAL_SIGNS if in_call and value[-1:].isdigit() else ()
+        signs = dict.fromkeys([*_signs(value, texts, known), *usual])
+        yield from (Edit(kind="sign", slot=slot, detail=sign) for sign in signs)
     distinct = list(dict.fromkeys(text_of(each) for each in known if isinstance(each, str)))
     if len(distinct) <= MOST_VALUES:
         yield from (Edit(kind="value", slot=slot, detail=each) for each in distinct)

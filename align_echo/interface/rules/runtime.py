@@ -10,7 +10,7 @@ import copy
 import functools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
@@ -27,7 +27,7 @@ from align_echo.interface.rules.actions import (
 )
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.decisions import SituationGuide, make_guide
-from align_echo.interface.rules.edits import apply_edit
+from align_echo.interface.rules.edits import apply_edit, undo_edit
 from align_echo.interface.rules.model import (
     Advice,
     Condition,
@@ -144,7 +144,9 @@ class RuleRuntime:
             self._answered.append((reading.tree, page))
         self.answers.append(answer)
         self.page, self.raw = page, raw
-        self.texts = f"{self.texts}\n{raw}"[-MOST_TEXT:]
+        quotes = refused and answer != SAME and form != "" and self.grammar.forms[form].tool != ""
+        read = text if quotes else raw  # a refused call's arguments are not named by its refusal
+        self.texts = f"{self.texts}\n{read}"[-MOST_TEXT:]
         return HeardAnswer(action, reading, answer, refused)
 
     def views(self) -> list[str]:
@@ -367,10 +369,18 @@ class RuleRuntime:
         slots = range(len(tree.arguments)) if slot < 0 else [slot]
         return all(
             tree.arguments[each] is None
-            or self._was_read(tree.arguments[each], exact)
+            or any(self._was_read(value, exact) for value in self._unsigned(tree, each))
             or tree.arguments[each] in (pools[each] if each < len(pools) else ())
             for each in slots
         )
+
+    def _unsigned(self, tree: ActionTree, slot: int) -> Iterator[JsonValue]:
+        """Yield an argument, and a tool's without the signs that rules say it needs, which texts may leave out."""
+        value = tree.arguments[slot]
+        yield value
+        for rule in self._by_form[tree.form] if self.grammar.forms[tree.form].tool else ():
+            if isinstance(rule, SayInstead) and rule.edit.kind == "sign" and rule.edit.slot == slot:
+                yield undo_edit(rule.edit, value)
 
     def _makes_sense(self, tree: ActionTree) -> bool:
         """Check that the action took effect with names of these kinds, where the kinds are known."""

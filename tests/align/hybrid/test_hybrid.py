@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pytest
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.rule_file import read_rule_set
+from align_echo.align.probe.rule_file import read_rule_set, report
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
-from align_echo.errors import ContextOverflowError, ModelError
+from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.interface.contract import Interface, check_source, load_interface
-from align_echo.interface.rules.model import NeedsFirst, RuleSet
+from align_echo.interface.rules.actions import Form, Term
+from align_echo.interface.rules.model import Condition, NeedsFirst, RuleSet
 from align_echo.models.drawing import ScriptedModel
-from align_echo.types import ChatModel, Message, Misalignment, Trajectory
+from align_echo.types import ChatModel, Evidence, Message, Misalignment, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.align.hybrid.station import FALSE, FRESH, SPEC, TRUE, UNTESTABLE, Fumbler, reply
 from tests.station_env import StationEnv
@@ -72,6 +74,7 @@ def run(
         action_format="short commands",
         allow_untested=allow_untested,
         note=folder.note,
+        save=folder.save_unfinished,
     )
     return generate(
         SPEC, Fumbler(), backend, folder, iterations=iterations, resume=resume, on_event=on_event
@@ -242,6 +245,51 @@ def test_a_proposer_is_shown_fewer_and_shorter_episodes_where_they_do_not_fit(wi
     made = run(tmp_path, ScriptedModel(answer))
     assert len(made.interface.provenance.rules) == 1
     assert "the episodes are too long for" in notes(tmp_path)
+
+
+class Learned(ProbeBackend):
+    """A probe that found a rule."""
+
+    def analyze(
+        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        form, step, given = "fetch {0} out {1}", "unseal {0}", (Term(slot=1),)
+        done = Condition(kind="done", form=step, terms=given)
+        rule = NeedsFirst(form=form, answers=("No.",), step=step, terms=given, unless=(done,), text="Unseal pods.")
+        rules = RuleSet(forms=(Form(text="fetch {0} out {1}"), Form(text="unseal {0}")), rules=(rule,))
+        evidence = Evidence(support=9, refuted=0, tasks=3)
+        example = (FRESH[0], "fetch")
+        return [report(rule.text, example, evidence, rules, kind=rule.form, feedback=rule.say)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UsageError("m refuses the key (401)"),
+        UsageError("m cannot be reached in 3 attempts"),
+        ModelError("m gave no reply in 7 attempts; the last: internal"),
+    ],
+)
+def test_what_the_probe_found_is_saved_where_the_endpoint_fails_and_the_run_goes_on(
+    tmp_path: Path, error: Exception
+) -> None:
+    failing = [error]
+
+    def answer(messages: Sequence[Message]) -> str:
+        if failing:
+            raise failing[0]
+        return "[]"
+
+    with pytest.raises(type(error), match=re.escape(str(error))):
+        run(tmp_path, ScriptedModel(answer), probe=Learned)
+    saved = load_interface(tmp_path / "interface.py")
+    assert "Unseal pods." in saved.source
+    assert not (tmp_path / "summary.json").exists()
+    assert f"what was found so far is in {tmp_path / 'interface.py'}" in notes(tmp_path)
+    failing.clear()
+    made = run(tmp_path, ScriptedModel(answer), probe=Learned, resume=True)
+    assert (tmp_path / "summary.json").exists()
+    assert "Unseal pods." in made.interface.source
 
 
 class Killed(BaseException):

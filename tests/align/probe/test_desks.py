@@ -28,6 +28,7 @@ class Learned(NamedTuple):
 
     interface: Interface
     wordings: dict[str, str]
+    edits: set[tuple[str, str]]
     needs: set[tuple[str, str]]
     world: type[Desk]
 
@@ -50,9 +51,10 @@ def learned(name: str) -> Learned:
     none = identity(make_env(world, 1).contract)
     found = backend.analyze(played, [], none)
     rules = [rule for each in found for rule in json.loads(each.detail)["ruleset"]["rules"]]
-    wordings = {rule["form"]: rule["edit"]["detail"] for rule in rules if rule["kind"] == "say_instead"}
+    wordings = {rule["form"]: rule["edit"].get("detail", "") for rule in rules if rule["kind"] == "say_instead"}
+    edits = {(rule["form"], rule["edit"]["kind"]) for rule in rules if rule["kind"] == "say_instead"}
     needs = {(rule["form"], rule["step"]) for rule in rules if rule["kind"] == "needs_first"}
-    return Learned(backend.optimize(found, none), wordings, needs, world)
+    return Learned(backend.optimize(found, none), wordings, edits, needs, world)
 
 
 WORDED = {
@@ -72,6 +74,11 @@ def test_the_sign_of_an_id_is_found_though_the_action_lacks_a_step_too(name: str
     assert learned(name).wordings == dict.fromkeys(forms, sign)
 
 
+def test_a_sign_that_no_text_shows_a_list_and_a_step_are_found_together():
+    assert {("open", "sign"), ("tag", "sign"), ("tag", "list")} <= learned("Listed").edits
+    assert ("tag", "open") in learned("Listed").needs
+
+
 @pytest.mark.parametrize("name", ORDERED)
 def test_the_order_of_steps_is_found(name: str):
     (first, then, last), _ = ORDERED[name]
@@ -86,7 +93,7 @@ def test_who_heeds_the_messages_wins_by_them(name: str):
     assert won > neutral, (won, neutral)
 
 
-@pytest.mark.parametrize("name", ORDERED)
+@pytest.mark.parametrize("name", [*ORDERED, "Listed"])
 def test_no_message_is_false(name: str):
     known = learned(name)
     count = count_messages(environment(known.world).spec("desk"), "train", known.interface, known.play(known.interface))

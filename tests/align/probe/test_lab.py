@@ -183,3 +183,23 @@ def test_refused_trials_do_not_use_up_the_environments_own_time_limit():
     assert lab.takes(start, right)
     lab.traceless = frozenset({DOORS_REFUSED})
     assert not any(lab.after(start, f"knock {number}").over for number in range(9))
+
+
+class Fragile(Doors):
+    """Doors that break at an action that nobody thought of."""
+
+    def step(self, action: str):
+        if action == "open {}":
+            raise TypeError("unhashable door")
+        return super().step(action)
+
+
+def test_a_trial_that_breaks_the_engine_is_an_end_that_says_nothing_and_the_next_goes_on():
+    env = TextEnvironment(Fragile, return_range=(-4.0, 2.0)).spec("fragile").make("train", step_limit=ENDLESS)
+    assert isinstance(env, TextEnv)
+    lab = Lab(env)
+    start = lab.start("0")
+    broken = lab.after(start, "open {}")
+    assert (broken.over, broken.observation, lab.takes(broken, "knock")) == (True, "", False)
+    assert not lab.after(start, "knock").over
+    assert "unhashable door" in lab.broken["open {}"]

@@ -7,6 +7,7 @@ condition of a rule is read off the actions that were not refused.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -438,8 +439,11 @@ class FixSearch:
             self.observer.possible.setdefault((state.task_id, again.tree.key), (again.tree, state))
             return True
         back = replace(instance, text=again.text, same=False, child=again.child)
-        acts = self.observer.acts(instance.tree.form)
-        return self.observer.reaches_goal(again) or not acts or bool(self.observer.changed(back))
+        if self.observer.acts(instance.tree.form):
+            return self.observer.reaches_goal(again) or bool(self.observer.changed(back))
+        if self.grammar.forms[again.tree.form].tool:
+            self.observer.note(again)  # its new answer may be a refusal as well
+        return True
 
     def after(self, state: LabState, step: ActionTree, depth: int) -> LabState | None:
         """Return the state after a step took effect; None if it is refused and no known step helps."""
@@ -507,7 +511,8 @@ class FixSearch:
         names = dict.fromkeys(self.observer.name.findall(texts))
         shapes = set(map(shape_name, counts[slot])) if slot < len(counts) else set[str]()
         if self.grammar.forms[form].tool and shapes:
-            return [*worked, *(name for name in names if shape_name(name) in shapes and name not in worked)]
+            signed = dict.fromkeys(_in_shapes(names, shapes))
+            return [*worked, *(name for name in signed if name not in worked)]
         met = self._met if worked else frozenset[str]()
         return [*worked, *(name for name in names if name not in met and name not in worked)]
 
@@ -552,7 +557,8 @@ class FixSearch:
                 edit=whole,
                 text=edit_in_words(whole, self.name(form), self.grammar.forms[form].arguments),
             )
-            yield rule.model_copy(update={"say": WORDED}) if edit.kind == "wording" else rule
+            called = self.grammar.forms[form].tool and edit.kind not in ("value", "form")
+            yield rule.model_copy(update={"say": WORDED}) if edit.kind == "wording" or called else rule
 
     def _is_needed_elsewhere(self, form: str, edit: Edit) -> bool:
         """Whether another tool needs the same edit of an argument of the same name."""
@@ -705,6 +711,17 @@ class _RuntimeCache:
         return runtime
 
 
+def _in_shapes(names: Iterable[str], shapes: set[str]) -> Iterator[str]:
+    """Yield the names of some shapes, and those that are so with the signs of a shape around them."""
+    signs = [match.groups() for shape in sorted(shapes) if (match := re.fullmatch(r"(\W*)(.+?)(\W*)", shape))]
+    for name in names:
+        shape = shape_name(name)
+        if shape in shapes:
+            yield name
+        else:
+            yield from (f"{before}{name}{after}" for before, core, after in signs if core == shape)
+
+
 def _repeated_kinds(counts: Mapping[str, int]) -> tuple[str, ...]:
     kinds: Counter[str] = Counter()
     for text, count in counts.items():
@@ -736,7 +753,8 @@ def list_terms(step: ActionTree, action: ActionTree, runtime: RuleRuntime) -> It
             for by, name in runtime.belongings(own, step.form, at).items()
             if name == value
         ]
-        choices.append(slots or [*belongs, Term(value=value)])
+        constant = [] if isinstance(value, list | dict) else [Term(value=value)]
+        choices.append(slots or [*belongs, *constant])
     yield from product(*choices)
 
 

@@ -242,7 +242,14 @@ class Observer:
             return ActionTree(form, tree.arguments[: other.slots]) if few else self._as_said(form, tree)
         named = dict(zip(known.arguments, tree.arguments, strict=False))
         values = tuple(named.get(name) for name in other.arguments)
-        return self._as_said(form, tree) if None in values else ActionTree(form, values)
+        if None not in values:
+            return ActionTree(form, values)
+        shared = any(value is not None for value in values)
+        said = next(iter(self.said[form].values()), None) if shared else None
+        if said is None:
+            return self._as_said(form, tree)
+        pairs = zip(values, said.arguments, strict=True)
+        return ActionTree(form, tuple(own if value is None else value for value, own in pairs))
 
     def _as_said(self, form: str, tree: ActionTree) -> ActionTree | None:
         """Return an action of a form as agents said it, with an action's names in place of names of their kinds."""
@@ -374,11 +381,20 @@ class Observer:
         """Return the classes that refuse a form: without effect, while the form has other answers.
 
         The only class of a form counts if different actions were answered so. Where a form only looks, an answer that
-        refuses several forms is its refusal, and all others tell something.
+        refuses several forms is its refusal, and of a tool one text for different calls; all others tell something.
         """
         silent = self._silent(form)
         stock = {answer for answer in silent if self.is_stock(answer)}
-        return frozenset(stock) if stock and not self.acts(form) else silent
+        if not stock or self.acts(form):
+            return silent
+        return frozenset(stock | {answer for answer in silent if self._is_constant(form, answer)})
+
+    def _is_constant(self, form: str, answer: str) -> bool:
+        """Whether a tool gave an answer, which names nothing, to different calls in several tasks."""
+        if not self.grammar.forms[form].tool or answer == SAME or "{" in answer:
+            return False
+        known = self.classes(form)[answer]
+        return len(known.given_in) > 1 and len({each.tree.key for each in known.instances}) > 1
 
     def _silent(self, form: str) -> frozenset[str]:
         """Return the classes without effect."""

@@ -264,7 +264,8 @@ def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule
         refuted, hopeless = book.evidence(rule).refuted, book.hopeless[key]
         wrong = [(each, tree) for each, tree, passed in book.trials[key] if not passed] or hopeless
         exception, unless = None, getattr(rule, "unless", ())
-        if isinstance(rule, Excepted) and len(unless) < MOST_EXCEPTIONS and (refuted or len(hopeless) >= MIN_HOPELESS):
+        enough = len(hopeless) >= MIN_HOPELESS and (book.passed[key] >= MIN_SINCE or not _is_tool(search, rule))
+        if isinstance(rule, Excepted) and len(unless) < MOST_EXCEPTIONS and (refuted or enough):
             exception = _exception(search, rule, wrong, book.trials[key])
         if exception is not None:
             where, _ = wrong[0]
@@ -278,6 +279,11 @@ def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule
             yield mended
         elif not refuted:
             yield rule
+
+
+def _is_tool(search: FixSearch, rule: Rule) -> bool:
+    known = search.grammar.forms.get(getattr(rule, "form", ""))
+    return known is not None and known.tool != ""
 
 
 def _holds(search: FixSearch, condition: Condition, instance: Instance, tree: ActionTree) -> bool:
@@ -482,8 +488,8 @@ def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advic
     """Follow a message and those after it, until the refused action works; count the trial for each rule on the way.
 
     A message is wrong if its step is refused, or if the action is still refused after it and nothing more is said,
-    unless nothing helps. A wording that is refused in other words says nothing unless more is said and helps: something
-    else may be wrong.
+    unless nothing helps. A wording that is refused in other words says nothing unless more is said: something else may
+    be wrong.
     """
     followed: list[tuple[Rule, Instance, ActionTree | None]] = []
     observer, at, took_effect = search.observer, instance, False
@@ -512,9 +518,11 @@ def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advic
                 return
             runtime = search.runtime_at(tried.state, rules)
             advice, at = runtime.advise(runtime.hear(tried.action, tried.child.observation)), tried
-            if not advice.step:
+            if not advice.step and not (advice.text and _is_tool(search, rule)):
                 book.count_unknown(rule)
                 return
+            if not advice.step:
+                break
             took_effect = True
             continue
         took_effect = True
@@ -533,6 +541,12 @@ def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advic
         advice, at = runtime.advise(runtime.hear(instance.action, again.child.observation)), again
         if not advice.step:
             break
+    rule = followed[-1][0]
+    other = observer.answer(at) != observer.answer(instance)
+    if advice.text and not advice.step and other and _is_tool(search, rule):
+        for each, where, edited in followed:  # another cause is left, which is said
+            book.count([each], where, passed=True, tree=edited)
+        return
     rule, where, edited = followed[-1]
     if not took_effect or _was_possible(search, rules, instance):
         book.count([rule], where, passed=False, tree=edited)
