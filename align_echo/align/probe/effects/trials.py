@@ -264,8 +264,7 @@ def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule
         refuted, hopeless = book.evidence(rule).refuted, book.hopeless[key]
         wrong = [(each, tree) for each, tree, passed in book.trials[key] if not passed] or hopeless
         exception, unless = None, getattr(rule, "unless", ())
-        enough = len(hopeless) >= MIN_HOPELESS and (book.passed[key] >= MIN_SINCE or not _is_tool(search, rule))
-        if isinstance(rule, Excepted) and len(unless) < MOST_EXCEPTIONS and (refuted or enough):
+        if isinstance(rule, Excepted) and len(unless) < MOST_EXCEPTIONS and (refuted or len(hopeless) >= MIN_HOPELESS):
             exception = _exception(search, rule, wrong, book.trials[key])
         if exception is not None:
             where, _ = wrong[0]
