@@ -170,8 +170,10 @@ def judged(
     if status in (408, 409, 429) or (status >= 500 and about in (None, "busy")):
         return PassingFault(message, after)
     if status in (401, 403):
-        what, _, check = credentials.partition(": ")
-        return UsageError(f"{where} refuses {what} ({status}): {check}")
+        what, _, names = credentials.partition(": check ")
+        if what == "the key":
+            return UsageError(f"{where} refuses the key ({status}): check {names}")
+        return UsageError(f"{where} refuses {what} ({status}): check {names}")
     if status == 407:
         return UsageError(f"a proxy on the way to {where} asks for a user and a password (407): see $HTTP_PROXY")
     if 300 <= status < 400:
