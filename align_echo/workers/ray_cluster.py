@@ -23,6 +23,7 @@ from align_echo.agents.spec import check_agent
 from align_echo.base import halting
 from align_echo.base.halting import check_halt
 from align_echo.errors import EngineError, MissingExtraError, UsageError, first_line, require
+from align_echo.models.local import CONVERSATIONS
 from align_echo.rollout.batches import LocalHost, play_batch
 from align_echo.rollout.faults import FirstReplies
 from align_echo.rollout.session import Episode
@@ -347,10 +348,17 @@ def read_workers(value: int | str | None) -> Workers | None:
 def choose_workers(requested: Workers | None, player: AgentChoice) -> Workers:
     """Return the requested workers, or the player's default number of threads if `requested` is None.
 
-    Raises `UsageError` for `processes:N` if no process of this machine runs the player's model.
+    Raises `UsageError` for `processes:N` if no process of this machine runs the player's model, and for more threads
+    than conversations that a model in this process holds.
     """
     if requested is None:
         return ThreadWorkers(workers_for(player))
+    computed = player.model is not None and player.model.runs_on_transformers
+    if isinstance(requested, ThreadWorkers) and computed and requested.threads > CONVERSATIONS:
+        raise UsageError(
+            f"--workers {requested.threads}: the model {player.model} holds {CONVERSATIONS} conversations at once: "
+            "take no more, or processes:N"
+        )
     if isinstance(requested, ProcessWorkers) and not (player.model and player.model.runs_on_transformers):
         asks = f"asks the model {player.model}" if player.model else "asks no model"
         raise UsageError(

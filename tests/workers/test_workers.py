@@ -317,6 +317,9 @@ def test_processes_are_for_models_that_this_machine_computes():
     assert choose_workers(ProcessWorkers(2), local) == ProcessWorkers(2)
     assert ProcessWorkers(2).threads == 2 * choose_workers(None, local).threads
     assert choose_workers(None, endpoint) == ThreadWorkers(8)
+    assert [choose_workers(ThreadWorkers(64), local), choose_workers(ThreadWorkers(65), endpoint)]
+    with pytest.raises(UsageError, match="--workers 65: the model pocket holds 64 conversations at once"):
+        choose_workers(ThreadWorkers(65), local)
     with pytest.raises(UsageError, match="agent vanilla asks the model some-model: give a number of threads, or ray"):
         choose_workers(ProcessWorkers(2), endpoint)
     with pytest.raises(UsageError, match="agent novice asks no model"):

@@ -13,6 +13,10 @@ POCKET: Final = "pocket"
 ADAPTER = "adapter_config.json"
 """File that marks the folder of an adapter and names its base model."""
 
+CONVERSATIONS: Final = 64
+"""Conversations that an engine in this process holds at once. With more of them, each would be read again every turn.
+"""
+
 
 def close_local() -> None:
     """Close every engine of a local model. Does nothing, and imports nothing, if there is none."""

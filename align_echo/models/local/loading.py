@@ -26,7 +26,7 @@ from align_echo.base.network import LOGGER
 from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import MissingDataError, UsageError, first_line
 from align_echo.models.endpoint import Endpoint, read_endpoint
-from align_echo.models.local import POCKET
+from align_echo.models.local import CONVERSATIONS, POCKET
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.models.local.encoding import ChatEncoder
@@ -41,7 +41,7 @@ from align_echo.models.local.model_files import (
     header,
 )
 from align_echo.models.local.slot_attention import FixedStep, PackedStep, slot_attention
-from align_echo.models.local.transformers_engine import SLOTS, STEP_TOKENS, TransformersEngine, engine_memory
+from align_echo.models.local.transformers_engine import STEP_TOKENS, TransformersEngine, engine_memory
 from align_echo.models.local.weights import read_strange_model, without_bars
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def run_transformers(
     name: str,
     device: str = "",
     dtype: str = "",
-    slots: int = SLOTS,
+    slots: int = CONVERSATIONS,
     context: int = 0,
     chat: ChatFormat = OWN_FORMAT,
 ) -> LocalModel:

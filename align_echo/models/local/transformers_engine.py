@@ -24,6 +24,7 @@ import torch
 
 from align_echo.base.halting import wait_for_result
 from align_echo.errors import ContextOverflowError, ModelError, UsageError, first_line
+from align_echo.models.local import CONVERSATIONS
 from align_echo.models.local.engine import Forward, TokenReply, TokenRequest
 from align_echo.models.local.memory import POOL, ModelMemory, model_memory
 from align_echo.models.local.rows import (
@@ -149,7 +150,6 @@ def _round_up_pow2(count: int) -> int:
 
 # ---------------------------------------------------------------- an engine on `transformers`
 
-SLOTS = 64
 STEP_TOKENS = {"cpu": 1024, "cuda": 8192}
 """Maximum tokens of one step by device type: a GPU takes about as long for few as for many."""
 
@@ -209,7 +209,7 @@ class TransformersEngine:
         *,
         name: str,
         decode: Callable[[Sequence[int]], str],
-        slots: int = SLOTS,
+        slots: int = CONVERSATIONS,
         context: int = 0,
         step_tokens: int = 0,
         graphs: bool = True,
