@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -19,7 +20,7 @@ from align_echo.models.choosing import ModelName
 from align_echo.models.recording import Call
 from align_echo.models.spending import OPTIONS, Amount, LimitName, Spending, SpendingLimits, SpentError
 from align_echo.registry import quantity
-from align_echo.types import Completion, Frozen, WordChoice
+from align_echo.types import Completion, Frozen, Usage, WordChoice
 
 Limit = Literal["engine-steps", "seconds"] | LimitName
 
@@ -224,15 +225,27 @@ class RoleMeter:
         """Raise `BudgetSpentError` before requests beyond the budget; `SpentError` if it has no share, as an agent."""
         if self.share is not None:
             self.budget.check(self.share)
-        if self.paid is None:
-            return
+        if self.paid is not None:
+            self._check(partial(self.paid.before_requests, calls))
+
+    def before_attempt(self) -> None:
+        """Raise as `before_requests` if the attempts that were lost leave no room for another."""
+        if self.paid is not None:
+            self._check(self.paid.before_attempt)
+
+    def _check(self, reserve: Callable[[], None]) -> None:
         try:
-            self.paid.before_requests(calls)
+            reserve()
         except SpentError as error:
             self.budget.end_by(error.limit)
             if self.share is None:
                 raise
             raise BudgetSpentError(error.limit) from error
+
+    def after_lost(self, call: Call, usage: Usage) -> None:
+        """Count no tokens of the budget for an attempt without a reply."""
+        if self.paid is not None:
+            self.paid.after_lost(call, usage)
 
     def after_reply(self, call: Call, reply: Completion | WordChoice) -> None:
         """Count the tokens of a request and its reply: those reported, else by the characters."""

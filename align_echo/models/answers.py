@@ -44,11 +44,12 @@ UPSTREAM_FAULT = 502
 
 
 class RefusedAnswer(Exception):
-    """An answer of status 200 that is an error."""
+    """An answer of status 200 that is an error. `begun`: a reply had begun, and may be billed."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Refusal, *, begun: bool = False) -> None:
         super().__init__(refusal.line)
         self.refusal = refusal
+        self.begun = begun
 
 
 # ---------------------------------------------------------------- a chat completion
@@ -237,10 +238,22 @@ def read_body(text: str) -> ChatReply:
         raise PassingFault("the reply's body has no choices")
     for choice in body.choices:
         if choice.reason in BROKEN or choice.error:
-            raise RefusedAnswer(_refusal(choice.error, f"the reply broke off: {choice.reason}", UPSTREAM_FAULT))
+            why = _refusal(choice.error, f"the reply broke off: {choice.reason}", UPSTREAM_FAULT)
+            raise RefusedAnswer(why, begun=True)
         if choice.message is None and choice.reason not in CUT | FILTERED:
             raise PassingFault(f"the reply's body is not a chat completion: {text[:80]!r}")
     return body
+
+
+def stated_counts(text: str) -> tuple[int | None, int | None]:
+    """Return the tokens of prompt and replies that an answer states that is no completion; None where it does not."""
+    for part in reversed([text, *(line.removeprefix("data:") for line in text.splitlines())]):
+        try:
+            usage = json.loads(part)["usage"]
+            return _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+            continue
+    return None, None
 
 
 # ---------------------------------------------------------------- a streamed answer
@@ -264,7 +277,7 @@ def _streamed(text: str) -> dict[str, Any]:
             continue
         event = json.loads(data)
         if isinstance(error := _error_in(event), Refusal):
-            raise RefusedAnswer(error)
+            raise RefusedAnswer(error, begun=bool(choices))
         usage = event.get("usage") or usage
         for part in event.get("choices") or []:
             _add_part(choices.setdefault(int(part.get("index") or 0), {"message": {}, "finish_reason": None}), part)

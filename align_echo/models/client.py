@@ -71,12 +71,14 @@ class RetryPolicy(Frozen):
 class PassingFault(Exception):
     """A failure that may pass. `after` is the server's requested wait in seconds.
 
-    `waited` is the time spent waiting for the server, in seconds: see `timed`.
+    `waited` is the time spent waiting for the server, in seconds: see `timed`. `lost`: the request may have been
+    answered, and billed.
     """
 
-    def __init__(self, message: str, after: float | None = None) -> None:
+    def __init__(self, message: str, after: float | None = None, *, lost: bool = False) -> None:
         super().__init__(message)
         self.after = after
+        self.lost = lost
         self.waited = 0.0
 
 
@@ -274,7 +276,7 @@ class EndpointClient:
         try:
             answer = run_coroutine(attended(asking, self._quiet, partial(self._say_unanswered, seconds)), seconds)
         except TimeoutError:
-            raise PassingFault(f"no whole answer within {seconds:g} s") from None
+            raise PassingFault(f"no whole answer within {seconds:g} s", lost=True) from None
         except openai.APIStatusError:
             self._reached = True
             raise
@@ -295,7 +297,7 @@ class EndpointClient:
         if failure is None:
             detail = str(cause) or type(cause).__name__ if cause else "no connection"
             connection = isinstance(error, openai.APIConnectionError)
-            return PassingFault(f"{error.message} ({detail})" if connection else error.message)
+            return PassingFault(f"{error.message} ({detail})" if connection else error.message, lost=True)
         reason = f"{failure.reason}{self._route.through}"
         if self._reached:
             return PassingFault(reason)

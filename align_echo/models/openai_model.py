@@ -39,8 +39,10 @@ from align_echo.models.answers import (
     judged_error,
     read_body,
     read_status_error,
+    stated_counts,
     stated_wait,
 )
+from align_echo.models.attempts import LostAttempt, check_attempt, report_lost
 from align_echo.models.client import NOWHERE, EndpointClient, PassingFault, RetryPolicy, ask, ask_all, judged, timed
 from align_echo.models.drawing import (
     MAX_TOKENS,
@@ -327,19 +329,32 @@ class OpenAICompatibleModel:
             form, tokens = trial.form, trial.max_tokens
             body = form.body(messages, temperature=temperature, max_tokens=tokens, listed=listed, several=several)
             body |= form.added(self._fields)
+            check_attempt()
+            lost = partial(LostAttempt, messages, several * max(tokens, form.least))
+            text = ""
             try:
                 text = self._client.post(f"{self._base_url}/chat/completions", {"model": self._model, **body})
                 answer = read_body(text)
+            except (PassingFault, ModelError) as error:  # before an answer if there is no text
+                if text or not isinstance(error, PassingFault) or error.lost:
+                    report_lost(lost(*stated_counts(text)))
+                raise
             except openai.APIStatusError as error:
+                if any(counts := stated_counts(error.response.text)):
+                    report_lost(lost(*counts))
                 if "tools" in body and (failed := failed_call(error.response.text)):
                     return failed
                 refusal, problem = read_status_error(error), judged_error(error, self._where, self._credentials)
             except RefusedAnswer as error:
-                refusal = error.refusal
+                refusal, counts = error.refusal, stated_counts(text)
+                if error.begun or any(counts):
+                    report_lost(lost(*counts))
                 problem = judged(refusal, self._where, stated_wait(text), credentials=self._credentials)
             else:
                 self._remember(trial)
                 self._watch_prompt(messages, answer)
+                if answer.spent[0] is None and answer.withheld(0) and not answer.calls(0):
+                    report_lost(lost())
                 return answer
             if "tools" in body and meaning(refusal) == "tools":
                 raise UsageError(f"{self._where} takes no tools: leave --tools out; it says: {refusal.line}") from None

@@ -17,6 +17,7 @@ from pydantic import ConfigDict
 
 from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import AlignEchoError, ModelError, ReplyWithheldError, UsageError
+from align_echo.models.attempts import LostAttempt, paid_by
 from align_echo.models.cache import ReplyCache, Stored, choice_key, request_key
 from align_echo.models.drawing import MAX_TOKENS, choose, draw_each, model_for_sample
 from align_echo.models.endpoint import get_base_url
@@ -155,6 +156,12 @@ class TokenMeter(Protocol):
     def before_requests(self, calls: Sequence[Call]) -> None:
         """Raise to keep new requests from the model."""
 
+    def before_attempt(self) -> None:
+        """Raise to keep an attempt at a request from the model."""
+
+    def after_lost(self, call: Call, usage: Usage) -> None:
+        """Count an attempt whose reply was lost or discarded, and which may be billed beside the request's reply."""
+
     def after_reply(self, call: Call, reply: Completion | WordChoice) -> None:
         """Count a reply."""
 
@@ -163,6 +170,27 @@ class TokenMeter(Protocol):
 
     def after_stop(self, call: Call) -> None:
         """Count a request that is waited for no longer."""
+
+
+class _CallPayer:
+    """Lets a meter count the attempts at a call. `stopped`: it kept one from the model."""
+
+    def __init__(self, meter: TokenMeter, call: Call) -> None:
+        self._meter = meter
+        self._call = call
+        self.stopped = False
+
+    def before_attempt(self) -> None:
+        try:
+            self._meter.before_attempt()
+        except AlignEchoError:
+            self.stopped = True
+            raise
+
+    def after_lost(self, attempt: LostAttempt) -> None:
+        asked = {"messages": _without_tokens(attempt.messages), "max_tokens": attempt.max_tokens, "words": ()}
+        usage = Usage(prompt_tokens=attempt.prompt, completion_tokens=attempt.completion, cost_usd=None)
+        self._meter.after_lost(self._call.model_copy(update=asked), usage)
 
 
 class RecordingModel:
@@ -321,12 +349,17 @@ class RecordingModel:
         calls: Sequence[Call],
     ) -> Sequence[Stored | ModelError]:
         """Ask for the calls of these indices. What the meter reserved for them is released if that raises."""
+        if not new:
+            return ()
+        payer = _CallPayer(self._meter, calls[new[0]]) if self._meter is not None else None
         try:
-            return ask(new) if new else ()
+            with paid_by(payer):
+                return ask(new)
         except BaseException as error:
             refused = isinstance(error, AlignEchoError)  # by the endpoint; a stop leaves requests that may be paid
-            if self._meter is not None:
-                end = self._meter.after_fault if refused else self._meter.after_stop
+            if self._meter is not None and payer is not None:
+                several = payer.stopped and len(new) > 1  # others of them may be answered
+                end = self._meter.after_fault if refused and not several else self._meter.after_stop
                 for index in new:
                     end(calls[index])
             raise

@@ -1,9 +1,10 @@
 """Limits on what a run spends at endpoints: US dollars, requests and tokens, over all its models and sessions.
 
 A request is only sent if its highest possible cost and tokens fit beside those of the requests under way. Replies from
-the cache are free. A verdict counts as one request, and what is asked again after a fault or a refusal is not counted:
-an endpoint that bills these is not known here. Each request is written down before it is sent (`under_way.jsonl`): one
-whose answer was lost with a killed process counts with the most that it may have cost. Not here: the budget of a
+the cache are free. A verdict counts as one request. A refusal counts as none: an endpoint that bills these is not known
+here. Each request is written down before it is sent (`under_way.jsonl`): one whose answer was lost with a killed
+process, a missed deadline or a dropped connection counts with the most that it may have cost, and so does a discarded
+reply, or with the tokens that its server counted. Not here: the budget of a
 generation (`align/budget.py`), and prices (`prices.py`).
 """
 
@@ -38,7 +39,7 @@ POLLING = 0.05
 """Seconds between looks at the requests under way."""
 
 UNDER_WAY = "under_way.jsonl"
-"""File of a run that asks endpoints: the requests without an answer yet, each with the most that it may spend."""
+"""File of a run that asks endpoints: the requests without an answer, each with the most that it may spend."""
 
 LimitName = Literal["cost", "requests", "tokens"]
 OPTIONS: Mapping[LimitName, str] = {
@@ -180,7 +181,8 @@ def _reply_limit(call: Call) -> int:
 class _Sent(Frozen):
     """A request that was sent, and the most that it may spend.
 
-    `before` is the number of earlier answers to the same request. `lost`: its answer was lost with an earlier session.
+    `before` is the number of earlier answers to the same request. `lost`: its answer was lost or discarded; `counted`:
+    its tokens are those that the server counted.
     """
 
     role: str
@@ -190,6 +192,7 @@ class _Sent(Frozen):
     completion: int
     before: int = 0
     lost: bool = False
+    counted: bool = False
 
     def most(self, price: Price | None) -> Amount:
         return _priced(self.prompt, self.completion, price)
@@ -215,6 +218,14 @@ class _RequestsUnderWay:
         if not self._is_whole:
             self._write_lost()
         self._sent[sent.request] = sent
+        if self._file is not None:
+            self._file.append(sent)
+
+    def add_lost(self, sent: _Sent) -> None:
+        """Add an attempt whose answer will not come."""
+        if not self._is_whole:
+            self._write_lost()
+        self._lost.append(sent)
         if self._file is not None:
             self._file.append(sent)
 
@@ -298,12 +309,30 @@ class Spending:
                 raise self.refusal(limit)
             pause(POLLING)
 
+    def before_attempt(self) -> None:
+        """Raise `SpentError` if the attempts that were lost leave no room for what is reserved."""
+        with self._lock:
+            limit = self._reserve([])
+        if limit is not None:
+            raise self.refusal(limit)
+
+    def after_lost(self, call: Call, usage: Usage) -> None:
+        """Count an attempt whose reply was lost or discarded: the tokens reported, else the most that it may cost."""
+        with self._lock:
+            if usage.prompt_tokens:
+                self._bounds.setdefault(call.model, TokenBounds()).learn(call, usage)
+            counts = {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens}
+            known = {name: count for name, count in counts.items() if count is not None}
+            sent = self._at_most(call).model_copy(update={**known, "lost": True, "counted": len(known) == len(counts)})
+            self._under_way.add_lost(sent)
+            self._add_most(sent)
+
     def after_reply(self, call: Call, reply: Completion | WordChoice) -> None:
         """Count a reply: the tokens reported, else as many as its bytes make at most."""
         self._settle(call, reply.usage, reply.text if isinstance(reply, Completion) else reply.said or "")
 
     def after_fault(self, call: Call) -> None:
-        """Count a request without a reply."""
+        """Count a request without a reply: a refusal costs nothing, and is no request."""
         self._settle(call, call.usage, None)
 
     def after_stop(self, call: Call) -> None:
@@ -356,7 +385,7 @@ class Spending:
         are bounded by the bytes.
         """
         total = self._by_role.setdefault(call.role, _RoleTotal())
-        amount = Amount(requests=1)
+        amount = Amount()
         if reply is not None or usage.prompt_tokens:
             counts = usage.prompt_tokens, usage.completion_tokens
             total.counted = total.counted and None not in counts
@@ -373,7 +402,7 @@ class Spending:
 
     def _add_most(self, sent: _Sent) -> None:
         total = self._by_role.setdefault(sent.role, _RoleTotal())
-        total.counted, most = False, self._most(sent)
+        total.counted, most = total.counted and sent.counted, self._most(sent)
         total.priced = total.priced and sent.model in self._prices
         total.amount.add(most)
         self._spent.add(most)

@@ -26,6 +26,7 @@ def key(monkeypatch, tmp_path):
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps({"m": {"prompt": 10.0, "completion": 100.0}}))
     monkeypatch.setenv("ALIGN_ECHO_PRICES", str(prices))
+    monkeypatch.setitem(globals(), "DOORS", itertools.cycle(["red", "green", "green"]))  # as if no test went before
 
 
 def looking(request: dict[str, Any]) -> Reply:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from align_echo.errors import ModelError, ReplyWithheldError, UsageError
 from align_echo.models.cache import ReplyCache
 from align_echo.models.choosing import read_name
+from align_echo.models.client import RetryPolicy
 from align_echo.models.drawing import THINKING_TOKENS
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.prices import Price
@@ -28,8 +32,8 @@ from align_echo.models.spending import (
     SpentError,
     open_spending,
 )
-from align_echo.types import Completion, Message, Usage, WordChoice
-from tests.align.endpoint import Reply, serve
+from align_echo.types import ChatModel, Completion, Message, Usage, WordChoice
+from tests.align.endpoint import Drop, Raw, Reply, Status, serve
 
 PRICE = Price(prompt=1_000_000, completion=1_000_000)
 
@@ -61,7 +65,7 @@ def test_what_was_not_reported_costs_the_same_in_the_next_session() -> None:
     meter.after_fault(call())
     calls = [call(reply="y" * 20), call(reply="wrong"), call()]
     assert before._spent == Spending(before.limits, calls, {"m": PRICE})._spent
-    assert before._spent.requests == 3
+    assert before._spent.requests == 2, "a fault is no request"
     assert before._spent.cost == before._spent.tokens == 2 * (PROMPT_BYTES // 2) + 10 + 2
     assert before._reserved == Spending(before.limits)._reserved
 
@@ -107,7 +111,7 @@ def opened(path: Path, limits: SpendingLimits = NO_LIMITS) -> Spending:
     return open_spending(limits, [read_name("m", "http://127.0.0.1:9/v1")], path)
 
 
-def recording(path: Path, model: Asked, spending: Spending) -> RecordingModel:
+def recording(path: Path, model: ChatModel, spending: Spending) -> RecordingModel:
     return RecordingModel(
         model, role="agent", cache=ReplyCache(path / "cache"), log=CallLog(path / "calls.jsonl"), meter=spending
     )
@@ -137,7 +141,7 @@ def test_a_request_that_was_lost_with_a_session_counts_in_all_later_ones(tmp_pat
 
 
 def test_a_request_that_broke_before_counts_when_it_is_lost_later(tmp_path):
-    """Its first attempt broke and is in the log; the second was under way in the kill."""
+    """Its first attempt broke, is in the log and was no request; the second was under way in the kill."""
     run, killed = tmp_path / "run", tmp_path / "killed"
 
     def fail() -> None:
@@ -146,8 +150,8 @@ def test_a_request_that_broke_before_counts_when_it_is_lost_later(tmp_path):
     with suppress(ModelError):
         ask(recording(run, Asked(fail), opened(run)), "first")
     ask(recording(run, Asked(lambda: shutil.copytree(run, killed)), opened(run)), "first")
-    assert opened(killed).spent.requests == 2
-    assert opened(run).spent.requests == 2
+    assert opened(killed).spent.requests == 1
+    assert opened(run).spent.requests == 1
 
 
 def test_a_request_that_a_stop_left_may_be_paid_and_one_that_was_refused_not(tmp_path):
@@ -165,6 +169,106 @@ def test_a_request_that_a_stop_left_may_be_paid_and_one_that_was_refused_not(tmp
         assert spending.spent.tokens == tokens
         assert opened(run).spent.tokens == tokens, "also in a later session"
         assert (run / UNDER_WAY).exists() == bool(tokens)
+
+
+# ---------------------------------------------------------------- attempts whose reply is lost or discarded
+
+QUICK = RetryPolicy(attempts=4, first_wait=0)
+
+
+def at_endpoint(path: Path, url: str, spending: Spending) -> RecordingModel:
+    model = OpenAICompatibleModel("m", base_url=url, api_key="k", retry=QUICK, timeout=1)
+    return recording(path, model, spending)
+
+
+BROKEN_OFF = json.dumps({"choices": [{"message": {"content": "lo"}, "finish_reason": "error"}]})
+STATED = {"prompt_tokens": 700, "completion_tokens": 50}
+
+
+@pytest.mark.parametrize("answer", [Drop(), Drop(halfway=True), Raw("<html>"), Raw(BROKEN_OFF)])
+def test_an_attempt_whose_reply_is_lost_costs_its_bound_in_this_and_later_sessions(tmp_path, answer, monkeypatch):
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"m": {"prompt": 1000000, "completion": 1000000}}')
+    monkeypatch.setenv("ALIGN_ECHO_PRICES", str(prices))
+    run, bound = tmp_path / "run", PROMPT_BYTES - 95 + 32
+    with serve({"m": [answer, answer, Reply("look", prompt_tokens=10, completion_tokens=5)]}) as endpoint:
+        spending = opened(run)
+        ask(at_endpoint(run, endpoint.url, spending), "first")
+    for told in (spending, opened(run)):
+        assert (told.spent.requests, told.spent.tokens) == (3, 2 * bound + 15)
+        assert told.spent.cost == pytest.approx(2 * bound + 15)
+        assert told.by_role["agent"].at_most
+        assert "at most $" in told.in_short
+
+
+def test_a_request_that_is_given_up_costs_the_bounds_of_its_attempts_and_one_that_times_out_too(tmp_path):
+    run, silent = tmp_path / "run", threading.Event()
+
+    def say_nothing(request: dict[str, Any]) -> Drop:
+        silent.wait()
+        return Drop()
+
+    spending = opened(run)
+    with serve({"m": say_nothing}) as endpoint:
+        with pytest.raises(ModelError, match="no whole answer"):
+            ask(at_endpoint(run, endpoint.url, spending), "first")
+        silent.set()
+    assert spending.spent.requests == opened(run).spent.requests == 2, "it waits two deadlines"
+    assert spending.spent.tokens == opened(run).spent.tokens == 2 * (PROMPT_BYTES - 95 + 32)
+
+
+@pytest.mark.parametrize("limits", [SpendingLimits(requests=2), SpendingLimits(tokens=2 * (PROMPT_BYTES - 95 + 32))])
+def test_a_limit_is_checked_before_each_attempt(tmp_path, limits):
+    run = tmp_path / "run"
+    with serve({"m": lambda request: Drop()}) as endpoint:
+        spending = opened(run, limits)
+        with pytest.raises(SpentError):
+            ask(at_endpoint(run, endpoint.url, spending), "first")
+        assert len(endpoint.requests) == 2
+        with pytest.raises(SpentError):
+            ask(at_endpoint(run, endpoint.url, opened(run, limits)), "first")
+        assert len(endpoint.requests) == 2
+    assert spending.spent.requests == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Raw(json.dumps({**json.loads(BROKEN_OFF), "usage": STATED})),
+        Raw(json.dumps({"choices": [], "usage": STATED})),
+        Raw(json.dumps({"error": {"message": "busy"}, "usage": STATED})),
+        Status(503, body=json.dumps({"error": {"message": "busy"}, "usage": STATED})),
+    ],
+)
+def test_a_discarded_reply_costs_what_its_server_counted(tmp_path, answer):
+    run = tmp_path / "run"
+    with serve({"m": [answer, Reply("look", prompt_tokens=10, completion_tokens=5)]}) as endpoint:
+        spending = opened(run)
+        ask(at_endpoint(run, endpoint.url, spending), "first")
+    for told in (spending, opened(run)):
+        assert (told.spent.requests, told.spent.tokens) == (2, 765)
+        assert not told.by_role["agent"].at_most
+
+
+@pytest.mark.parametrize("answer", [Status(429), Status(503), Raw('{"error": {"message": "busy"}}')])
+def test_a_refusal_costs_nothing_and_is_no_request(tmp_path, answer):
+    run = tmp_path / "run"
+    with serve({"m": [answer, answer, "look"]}) as endpoint:
+        spending = opened(run, SpendingLimits(requests=1))
+        ask(at_endpoint(run, endpoint.url, spending), "first")
+    assert spending.spent.requests == opened(run).spent.requests == 1
+
+
+def test_a_withheld_reply_without_a_count_costs_its_bound(tmp_path):
+    run = tmp_path / "run"
+    filtered = json.dumps({"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]})
+    with serve({"m": [Raw(filtered)]}) as endpoint:
+        spending = opened(run)
+        with pytest.raises(ReplyWithheldError):
+            ask(at_endpoint(run, endpoint.url, spending), "first")
+    for told in (spending, opened(run)):
+        assert (told.spent.requests, told.spent.tokens) == (1, PROMPT_BYTES - 95 + 32)
+        assert told.by_role["agent"].at_most
 
 
 # ---------------------------------------------------------------- what a server counts beyond an estimate
