@@ -117,7 +117,8 @@ class Forecast:
         price = price_of(name)
         if price is None:
             return f"{words}; its price is not known"
-        return f"{words}, ${price.cost(round(part.prompt_tokens), round(part.reply_tokens)):,.2f}"
+        cost = price.cost(round(part.prompt_tokens), round(part.reply_tokens))
+        return f"{words}, ${cost:,.{2 if cost >= 0.01 else 4}f}"
 
 
 def _round(number: float) -> str:

@@ -86,6 +86,8 @@ def _is_release(name: str, known: str) -> bool:
 def _user_prices(path: str) -> Mapping[str, Price]:
     if not path:
         return {}
+    if path.lstrip().startswith("{"):
+        raise UsageError(f"${PRICES_VARIABLE} is the name of a file, and holds JSON itself: write that to a file")
     try:
         return TypeAdapter(dict[str, Price]).validate_python(parse_json(Path(path).read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:

@@ -72,3 +72,9 @@ def test_an_unreadable_file_is_one_line(
     with pytest.raises(UsageError, match=rf"ALIGN_ECHO_PRICES names {file}, .*\"completion\": 8.*: .*{why}") as caught:
         find_price("qwen")
     assert "\n" not in str(caught.value)
+
+
+def test_prices_in_place_of_their_file_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALIGN_ECHO_PRICES", '{"m": {"prompt": 2.0, "completion": 8.0}}')
+    with pytest.raises(UsageError, match=r"^\$ALIGN_ECHO_PRICES is the name of a file, and holds JSON itself"):
+        find_price("m")
