@@ -102,9 +102,9 @@ PAYING = {
         [
             "critic", "flywheel", "--env", "tests.cli.door_models:DOORS", *ONE[2:], "--agent", "vanilla",
             "--tasks", "8", "--test-tasks", "4",
-            "--candidates", "2", "--rounds", "1", "--held-out", "0", "--epochs", "1",
+            "--candidates", "2", "--rounds", "1", "--held-out", "0", "--epochs", "1", "--workers", "1",
         ],
-        12,
+        6,
     ),
     "refinement": (
         ["evaluate", *ONE, "--tasks", "1", "--refine-rounds", "1", "--critic", "self", "--temperature", "1"], 60
