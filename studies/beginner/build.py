@@ -1,6 +1,6 @@
 """The making of the beginner: lessons, a LoRA adapter on SmolLM2, its files and its record.
 
-All lessons come first, then those of play again. Left out: its evaluation, whose figures stand in the docs.
+Left out: its evaluation, whose figures stand in the docs.
 """
 
 from __future__ import annotations
@@ -36,18 +36,14 @@ class BeginnerSettings(Frozen):
     """
 
     seed: int = 1
-    games: int = 48
+    games: int = 55
     rank: int = 16
     alpha: int = 32
     first_layer: int = 10
-    threads: int = 2
+    threads: int = 1
     training: SftSettings = SftSettings(
-        tokens_per_batch=2500, longest=1400, muon_lr=0.0, adamw_lr=1e-3, weight_decay=0.0, warmup=0.06,
-        context_weight=0.0, share_prefixes=True, log_every=1, save_every=10, seed=1, epochs=0.4,
-    )  # fmt: skip
-    second: SftSettings = SftSettings(
-        tokens_per_batch=2000, longest=1200, muon_lr=0.0, adamw_lr=1.5e-3, weight_decay=0.0, warmup=0.06,
-        context_weight=0.0, share_prefixes=True, log_every=1, save_every=8, seed=7, epochs=0.27,
+        tokens_per_batch=2500, longest=1700, muon_lr=0.0, adamw_lr=1.5e-3, weight_decay=0.0, warmup=0.05,
+        context_weight=0.0, share_prefixes=True, log_every=5, save_every=20, seed=1, epochs=1.0,
     )  # fmt: skip
 
 
@@ -72,16 +68,13 @@ def build(settings: BeginnerSettings, out: Path, *, resume: bool = False) -> Pat
         )
         adapted: Any = name_layers_in_order(get_peft_model(model, lora))
         loss = fine_tune(adapted, chats, settings.training, out / "checkpoints", resume=resume)
-        played = [chat for chat in chats if not chat.kind.endswith("critique")]
-        second = out / "checkpoints-2"
-        last = fine_tune(adapted, played, settings.second, second, resume=resume and any(second.glob("checkpoint-*")))
     facts = {
         "align_echo": __version__,
         "base": BASE,
         "settings": settings.model_dump(mode="json"),
         "data_sha256": hashlib.sha256((out / "lessons.jsonl").read_bytes()).hexdigest(),
         "lessons": dict(sorted(Counter(each.kind for each in shown).items())),
-        "mean_losses": [round(loss, 4), round(last, 4)],
+        "mean_loss": round(loss, 4),
     }
     return save(adapted, facts, out / "model")
 

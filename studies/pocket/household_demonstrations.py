@@ -166,32 +166,33 @@ def play(
     search_first: tuple[str, ...] = (),
     rules: str | None = None,
     remark: Remark | None = None,
+    teacher: type[Teacher] = Teacher,
 ) -> Played:
     """An episode of a new teacher with a goal of its own in the room of a game, whatever the game's own goal is.
 
     `rules` stand in place of the interface's; `remark` words what follows a refusal that came without words. Fit to be
     shown: done in time, or lost by a habit and cut soon after that.
     """
-    teacher = Teacher(dice, habits, search_first=search_first)
+    player = teacher(dice, habits, search_first=search_first)
     view = with_goal(start_view(env, task, SPEC.action_format, seed=0), sentence(goal, dice), critique)
     view = view if rules is None else view.model_copy(update={"rules": rules})
     header, steps = view, list[Step]()
-    while len(steps) < turns and not (steps and (teacher.done or steps[-1].terminated)):
-        step = take_turn(env, teacher.act(view))
-        teacher.follow(extend(view, step))
+    while len(steps) < turns and not (steps and (player.done or steps[-1].terminated)):
+        step = take_turn(env, player.act(view))
+        player.follow(extend(view, step))
         if remark is not None and step.observation == REFUSAL:
-            step = step.model_copy(update={"observation": remark(teacher, extend(view, step))})
+            step = step.model_copy(update={"observation": remark(player, extend(view, step))})
         steps.append(step)
         view = extend(view, step)
-    done = bool(steps) and teacher.done
-    lost = teacher.lost_at is not None
-    if teacher.lost_at is not None:
-        steps = steps[: teacher.lost_at + SHOWN_AFTER]
+    done = bool(steps) and player.done
+    lost = player.lost_at is not None
+    if player.lost_at is not None:
+        steps = steps[: player.lost_at + SHOWN_AFTER]
     trajectory = Trajectory(
         environment=SPEC.name,
         split=SPEC.train_split,
         task_id=task,
-        agent=teacher.name,
+        agent=player.name,
         goal=header.goal,
         rules=header.rules,
         critique=critique,
@@ -200,7 +201,7 @@ def play(
         score=float(done),
         won=done,
     )
-    return Played(trajectory, (done or lost) and len(steps) <= LONGEST, frozenset(teacher.astray))
+    return Played(trajectory, (done or lost) and len(steps) <= LONGEST, frozenset(player.astray))
 
 
 def with_goal(view: AgentView, stated: str, critique: str) -> AgentView:

@@ -65,6 +65,9 @@ def test_a_fetched_model_is_a_model_by_its_name(capsys, monkeypatch) -> None:
     assert model.complete([Message(role="user", content="hi")], temperature=0, max_tokens=2).usage.completion_tokens
     Path("registry").rename("gone")
     assert get(capsys)[:2] == (0, out), "what is there is not fetched again"
+    assert main(["models", "get", "beginner"]) == 0
+    said = capsys.readouterr().out
+    assert said == out.replace("--model smollm2", "--model beginner"), "an adapter of ours needs its model alone"
 
 
 @pytest.mark.long

@@ -50,3 +50,13 @@ def test_it_plays(folder, tmp_path) -> None:
     assert main(["evaluate", "--env", "alfworld", "--model", "smollm2", *few]) == 0
     (line,) = (tmp_path / "run" / "trajectories" / "none.jsonl").read_text().splitlines()
     assert all(step["reply"].strip() for step in json.loads(line)["steps"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_beginner_says_actions_that_the_environment_takes(tmp_path) -> None:
+    few = ["--tasks", "4", "--turns", "8", "--workers", "4", "--out", str(tmp_path / "run")]
+    assert main(["evaluate", "--env", "alfworld", "--model", "beginner", "--dtype", "bfloat16", *few]) == 0
+    lines = (tmp_path / "run" / "trajectories" / "none.jsonl").read_text().splitlines()
+    steps = [step for line in lines for step in json.loads(line)["steps"]]
+    taken = [step for step in steps if not step["observation"].startswith("Nothing happens")]
+    assert len(taken) > len(steps) / 2

@@ -8,14 +8,17 @@ from typing import Any
 from align_echo.base.files import write_folder_atomically
 from align_echo.errors import UsageError, require
 from align_echo.models.local import ADAPTER
+from align_echo.models.packages import folder_by_name
 
 
 def merge_adapter_folder(adapter: Path, out: Path) -> Path:
-    """Write the model with the adapter of a folder merged into it: weights, config, tokenizer. Return `out`.
+    """Write a model with an adapter merged into it: weights, config, tokenizer. Return `out`.
+    The adapter is a folder, or the name of one that comes along.
 
     Raises `UsageError` in one line for a folder without an adapter, for one that cannot be read or merged, and for an
     `out` with files in it.
     """
+    adapter = folder_by_name(str(adapter)) or adapter
     require("merging an adapter", "train", ("torch", "transformers", "peft"))
     if not (adapter / ADAPTER).is_file():
         raise UsageError(f"{adapter} is no adapter: it has no {ADAPTER}")

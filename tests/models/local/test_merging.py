@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import peft
@@ -11,8 +12,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from align_echo.cli.main import main
+from align_echo.models.choosing import load_model
 from align_echo.models.local.loading import load_tokenizer
-from align_echo.models.packages import packaged_folder
+from align_echo.models.packages import ADAPTERS, packaged_folder
+from align_echo.types import Message
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 IDS = torch.tensor([[5, 7, 11, 40, 41]])
@@ -65,6 +68,26 @@ def test_an_adapter_for_a_packaged_model_finds_it_on_any_machine(base, adapter, 
     Path("base").rename(packaged_folder("smollm2"))
     assert main(["models", "merge", "adapter", "--out", "merged"]) == 0
     assert torch.allclose(logits("merged"), adapter, atol=1e-4)
+
+
+def test_an_adapter_that_comes_along_is_a_model_by_its_name(adapter, monkeypatch, capsys) -> None:
+    write_adapter("smollm2")
+    monkeypatch.setattr("align_echo.models.packages.resources", SimpleNamespace(files=lambda package: Path()))
+    monkeypatch.setitem(ADAPTERS, "adapter", "smollm2")
+    assert main(["evaluate", "--env", "alfworld", "--model", "adapter", "--tasks", "1"]) == 2
+    line = "align-echo: the model smollm2 is not here: align-echo models get smollm2 fetches it (93 MB)\n"
+    assert capsys.readouterr().err == line
+    packaged_folder("smollm2").parent.mkdir(parents=True)
+    Path("base").rename(packaged_folder("smollm2"))
+    model: Any = load_model("adapter")
+    reply = model.complete([Message(role="user", content="go")], temperature=0, max_tokens=1).tokens
+    with torch.no_grad():
+        base = AutoModelForCausalLM.from_pretrained(packaged_folder("smollm2"))
+        whole = peft.PeftModel.from_pretrained(base, "adapter")
+        wanted = whole(torch.tensor([reply.context_ids])).logits[0, -1].log_softmax(-1)
+    assert reply.logprobs[0] == pytest.approx(float(wanted[reply.sampled_ids[0]]), abs=1e-4)
+    assert main(["train", "--method", "grpo", "--env", "alfworld", "--model", "adapter", "--dry-run"]) == 2
+    assert "align-echo models merge adapter --out FOLDER makes one of it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
