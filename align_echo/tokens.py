@@ -79,7 +79,7 @@ def join(calls: Sequence[Tokens]) -> TokenSequence:
     return TokenSequence(tuple(ids), tuple(mask), tuple(logprobs), tuple(turns), tuple(breaks))
 
 
-def joined_sequence(trajectory: Trajectory) -> TokenSequence:
+def episode_sequence(trajectory: Trajectory) -> TokenSequence:
     """Build one sequence of a trajectory's calls: a call that does not continue the calls before it opens a context.
 
     Raises as `join`, and for a step without ids.

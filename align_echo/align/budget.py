@@ -87,7 +87,6 @@ class BudgetRecord(Frozen):
         words, option = spent[self.ended_by]
         return f"the budget ended the run after {words}; --resume with a larger {option} goes on"
 
-
     @property
     def refusal(self) -> SpentError | None:
         """Return the error of a run that a limit on what is spent at endpoints ended; None for another end."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import openai
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
+from align_echo.errors import KEY_VARIABLES
 from align_echo.models.client import PassingFault, judged, retry_after
-from align_echo.models.endpoint import KEY
 from align_echo.models.wordings import Refusal
 from align_echo.types import ToolCall
 
@@ -399,8 +399,8 @@ def read_status_error(error: openai.APIStatusError) -> Refusal:
     return read_refusal(error.status_code, error.response.text)
 
 
-def judged_error(error: openai.APIStatusError, where: str, credentials: str = KEY) -> Exception:
+def judged_error(error: openai.APIStatusError, where: str, keys: Sequence[str] = KEY_VARIABLES) -> Exception:
     """Map an error status to an exception, see `judged`. A wait is read from the headers, else from the text."""
     after, headers = retry_after(error.response.headers), error.response.headers
     after = stated_wait(error.response.text) if after is None else after
-    return judged(read_status_error(error), where, after, headers.get("location", "elsewhere"), credentials)
+    return judged(read_status_error(error), where, after, headers.get("location", "elsewhere"), keys)

@@ -25,6 +25,7 @@ import openai
 from align_echo.base.halting import on_threads, run_coroutine
 from align_echo.base.network import QUIET, WaitNotices, attended, find_failure, find_route
 from align_echo.errors import (
+    KEY_VARIABLES,
     ContextOverflowError,
     ModelError,
     RequestRejectedError,
@@ -33,7 +34,7 @@ from align_echo.errors import (
     redacted,
     without_secrets,
 )
-from align_echo.models.endpoint import KEY, NO_KEY, check_header_variables
+from align_echo.models.endpoint import NO_KEY, check_header_variables
 from align_echo.models.wordings import Refusal, meaning
 from align_echo.types import Frozen
 
@@ -155,12 +156,12 @@ def judged(
     where: str,
     after: float | None = None,
     moved: str = "elsewhere",
-    credentials: str = KEY,
+    keys: Sequence[str] = KEY_VARIABLES,
 ) -> Exception:
     """Map a refusal to an exception: retry, reject this request, or tell the user.
 
-    `after` is the wait in seconds that the endpoint asks for, `moved` where it sends on to. `credentials` say what was
-    sent to prove who asks.
+    `after` is the wait in seconds that the endpoint asks for, `moved` where it sends on to. `keys` are the environment
+    variables that the key may come from, none for a user and a password in the base URL.
     """
     status, message, about = refusal.status, refusal.line, meaning(refusal)
     if about == "route":
@@ -172,10 +173,9 @@ def judged(
     if status in (408, 409, 429) or (status >= 500 and about in (None, "busy")):
         return PassingFault(message, after)
     if status in (401, 403):
-        what, _, names = credentials.partition(": check ")
-        if what == "the key":
-            return UsageError(f"{where} refuses the key ({status}): check {names}")
-        return UsageError(f"{where} refuses {what} ({status}): check {names}")
+        if not keys:
+            return UsageError(f"{where} refuses the user and the password ({status}): check them in the base URL")
+        return UsageError(f"{where} refuses the key ({status}): check {' or '.join(keys)}")
     if status == 407:
         return UsageError(f"a proxy on the way to {where} asks for a user and a password (407): see $HTTP_PROXY")
     if 300 <= status < 400:

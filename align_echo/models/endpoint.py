@@ -11,7 +11,7 @@ import base64
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -32,9 +32,6 @@ WITHOUT_ENDPOINT = (POCKET, *SCRIPTED_MODELS)
 """Names of models in the package, suggested for a name that an endpoint does not know."""
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
-KEY = f"the key: check {' or '.join(KEY_VARIABLES)}"
-"""What is sent to prove who asks, and where it comes from, by default."""
-
 URL_VARIABLE = "OPENAI_BASE_URL"
 NO_KEY = "no-key-needed"
 """Placeholder key for endpoints that need none."""
@@ -107,11 +104,11 @@ class Endpoint:
     settings: NamedEndpoint | None = field(default=None, hash=False)
 
     @property
-    def credentials(self) -> str:
-        """What is sent to prove who asks, and where it comes from, in words for a refusal."""
+    def key_variables(self) -> Sequence[str]:
+        """Environment variables that the key may come from; none with a user and a password in the URL."""
         if self.account:
-            return "the user and the password: check them in the base URL"
-        return f"the key: check {self.settings.key}" if self.settings and self.settings.key else KEY
+            return ()
+        return (self.settings.key,) if self.settings is not None and self.settings.key else KEY_VARIABLES
 
     def authorization(self, api_key: str | None) -> str | None:
         """Return the `Authorization` header: user and password, else the key; None without either.

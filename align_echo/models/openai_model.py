@@ -170,7 +170,7 @@ class OpenAICompatibleModel:
             )
         self._retry = retry or RetryPolicy()
         self._wait = wait
-        self._credentials = endpoint.credentials
+        self._keys = endpoint.key_variables
         settings = endpoint.settings or NamedEndpoint(url=endpoint.url)
         self._most = max_concurrency or settings.concurrency or CONCURRENCY
         self._slots = threading.BoundedSemaphore(self._most)
@@ -344,12 +344,12 @@ class OpenAICompatibleModel:
                     report_lost(lost(*counts))
                 if "tools" in body and (failed := failed_call(error.response.text)):
                     return failed
-                refusal, problem = read_status_error(error), judged_error(error, self._where, self._credentials)
+                refusal, problem = read_status_error(error), judged_error(error, self._where, self._keys)
             except RefusedAnswer as error:
                 refusal, counts = error.refusal, stated_counts(text)
                 if error.begun or any(counts):
                     report_lost(lost(*counts))
-                problem = judged(refusal, self._where, stated_wait(text), credentials=self._credentials)
+                problem = judged(refusal, self._where, stated_wait(text), keys=self._keys)
             else:
                 self._remember(trial)
                 self._watch_prompt(messages, answer)
@@ -468,7 +468,7 @@ def list_models(base_url: str | None = None, api_key: str | None = None) -> list
     try:
         return _listed_models(client, endpoint.url)
     except openai.APIStatusError as error:
-        problem = judged_error(error, endpoint.url, endpoint.credentials)
+        problem = judged_error(error, endpoint.url, endpoint.key_variables)
         hint = _other_address(client, endpoint.url) if error.status_code in NOWHERE else ""
         if hint:
             raise UsageError(f"{endpoint.url} is not there ({error.status_code}): {hint}") from None

@@ -2,10 +2,9 @@
 
 A request is only sent if its highest possible cost and tokens fit beside those of the requests under way. Replies from
 the cache are free. A verdict counts as one request. A refusal counts as none: an endpoint that bills these is not known
-here. Each request is written down before it is sent (`under_way.jsonl`): one whose answer was lost with a killed
-process, a missed deadline or a dropped connection counts with the most that it may have cost, and so does a discarded
-reply, or with the tokens that its server counted. Not here: the budget of a
-generation (`align/budget.py`), and prices (`prices.py`).
+here. Each request is written down before it is sent (`under_way.jsonl`). If its answer is lost with a killed process, a
+missed deadline or a dropped connection, it counts with the most that it may have cost. So does a discarded reply unless
+its server counted the tokens. Not here: the budget of a generation (`align/budget.py`), and prices (`prices.py`).
 """
 
 from __future__ import annotations

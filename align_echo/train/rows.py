@@ -12,7 +12,7 @@ from typing import Literal
 
 from align_echo.critic.ask import Verdict
 from align_echo.errors import UsageError
-from align_echo.tokens import TokenSequence, join, joined_sequence
+from align_echo.tokens import TokenSequence, episode_sequence, join
 from align_echo.types import Tokens, Trajectory
 
 Role = Literal["policy", "critic"]
@@ -67,7 +67,7 @@ def policy_row(trajectory: Trajectory, group: str) -> Row:
     """Convert a sampled episode to a row; its score is the reward. Raises `UsageError` for a broken episode."""
     if trajectory.fault is not None:
         raise UsageError(f"{trajectory.task_id} was broken by a fault: there is nothing to learn from it")
-    return Row(joined_sequence(trajectory), "policy", group, trajectory.score)
+    return Row(episode_sequence(trajectory), "policy", group, trajectory.score)
 
 
 def expert_row(lesson: Trajectory) -> Row:

@@ -217,7 +217,7 @@ class LocalStage:
             chat = self.policy.encoder.as_sampled([*chat, assistant_message(trajectory.steps[turn].reply)])
             return [message.tokens for message in chat if message.tokens]
 
-        calls = calls_until(last) if agent.sees_all else [_alone(calls_until(turn)) for turn in range(last + 1)]
+        calls = calls_until(last) if agent.sees_all else [_with_context(calls_until(turn)) for turn in range(last + 1)]
         steps = [
             step.model_copy(update={"tokens": tokens}) for step, tokens in zip(trajectory.steps, calls, strict=True)
         ]
@@ -247,7 +247,7 @@ class LocalStage:
         return on_threads(collected, range(count), count)
 
 
-def _alone(calls: Sequence[Tokens]) -> Tokens:
+def _with_context(calls: Sequence[Tokens]) -> Tokens:
     """Return the last call of a conversation with all that it holds as the context."""
     sequence, last = join(calls), calls[-1]
     before = sequence.ids[: len(sequence.ids) - len(last.sampled_ids)]

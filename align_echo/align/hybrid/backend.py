@@ -133,17 +133,18 @@ class Proposer:
 
     def propose(self) -> tuple[Hypothesis, ...]:
         """Ask for hypotheses, by fewer and shorter episodes where these do not fit the context. Raises `ModelError`."""
-        for fewer in (EPISODES // 2, 1, 0):
+        fewer = iter((EPISODES // 2, 1))
+        while True:
             try:
                 return self._ask(self._prompt)
             except ContextOverflowError as error:
-                if not fewer:
+                most = next(fewer, None)
+                if most is None:
                     raise NoAnswerError(f"the shortest question for hypotheses is too long: {error}") from error
-                self._note(f"the episodes are too long for {self._model.name}: {fewer} at most are shown, and shorter")
-                self._begin(fewer)
+                self._note(f"the episodes are too long for {self._model.name}: {most} at most are shown, and shorter")
+                self._begin(most)
             except ModelError as error:
                 raise type(error)(f"proposing hypotheses broke: {error}") from error
-        raise AssertionError("unreachable")
 
     def narrow(self, refuted: Sequence[TriedHypothesis]) -> tuple[Hypothesis, ...]:
         """Ask once for narrower hypotheses in place of refuted ones. Raises `ModelError`."""

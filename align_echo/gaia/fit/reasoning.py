@@ -86,7 +86,7 @@ def fit_reasoning(
 
     name = read_name(model)
     source = find_source(name)
-    settings = _fitting(settings or ReasoningSettings(), name.text, source, path if resume else None)
+    settings = _with_tokens(settings or ReasoningSettings(), name.text, source, path if resume else None)
     lessons = prepare_training_data(collections, share, rule, seed=settings.seed)
     record = training_config(lessons, name, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     run_dir = CriticDir(path, record, resume=resume)
@@ -117,7 +117,7 @@ def fit_reasoning(
     return fitted
 
 
-def _fitting(settings: ReasoningSettings, model: str, source: str, resumed: Path | None) -> ReasoningSettings:
+def _with_tokens(settings: ReasoningSettings, model: str, source: str, resumed: Path | None) -> ReasoningSettings:
     """Return the settings with a number of tokens at once: as given, on record in the folder, or the most that fit.
 
     Raises `UsageError` if the model does not fit into the memory.
@@ -246,7 +246,7 @@ class ReasoningSettings(Frozen, allow_inf_nan=False):
     reply_tokens: int = Field(default=64, ge=1)
     """Most tokens of a reply; a reply cut off is unreadable, and longer ones are not imitated."""
     tokens_per_batch: int | None = Field(default=None, ge=1)
-    """Tokens computed at once, with padding; null: the most of 8192, 4096 and 2048 that fit into the memory."""
+    """Tokens computed at once, as `step.tokens_per_batch` of `train`."""
     longest: int = Field(default=4096, ge=1)
     """Most tokens of a conversation with its reply."""
     bf16: bool = False

@@ -113,7 +113,7 @@ class VllmServer:
         self._where = f"{model or 'the model'} at {self._base_url}"
         self._retry = retry or RetryPolicy()
         self._wait = wait
-        authorization, self._credentials = endpoint.authorization(api_key), endpoint.credentials
+        authorization, self._keys = endpoint.authorization(api_key), endpoint.key_variables
         self._client = EndpointClient(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
         served = self._models(RetryPolicy(attempts=3))
         base_models = [listed for listed in served if listed.max_model_len]
@@ -305,7 +305,7 @@ class VllmServer:
             try:
                 return _read(self._client.get(f"{self._base_url}/models"), _Models).data
             except openai.APIStatusError as error:
-                raise judged_error(error, self._where, self._credentials) from None
+                raise judged_error(error, self._where, self._keys) from None
 
         return self._asked(attempt, retry)
 
@@ -316,7 +316,7 @@ class VllmServer:
         try:
             return self._client.post(url, body)
         except openai.APIStatusError as error:
-            raise judged_error(error, self._where, self._credentials) from None
+            raise judged_error(error, self._where, self._keys) from None
 
     def _control(self, url: str, body: Mapping[str, Any], remedy: str) -> str:
         """Change the server's state, without retries: the effect of an unanswered request is unknown."""
