@@ -470,19 +470,20 @@ def is_paid(name: ModelName) -> bool:
 
 
 def open_spending(limits: SpendingLimits, models: Iterable[ModelName], path: Path) -> Spending:
-    """Read what all sessions of a run spent, in its folder and the folders below.
+    """Read what all sessions of a run spent on `models` at endpoints, in its folder and the folders below.
 
     Raises `UsageError` for damaged records of a limited run; without limits they are left out.
     """
-    prices = {name.source: price for name in models if is_paid(name) and (price := price_of(name))}
+    paid = {name.source: name for name in models if is_paid(name)}
+    prices = {source: price for source, name in paid.items() if (price := price_of(name))}
     calls: list[Call] = []
     sent: list[_Sent] = []
     under_way = JsonlFile(path / UNDER_WAY)
     for file in sorted(path.rglob("calls.jsonl")):
         with suppress(*(() if limits else (UsageError,))):
-            calls += CallLog(file).read()
+            calls += (call for call in CallLog(file).read() if call.model in paid)
     with suppress(*(() if limits else (UsageError,))):
-        sent = under_way.read(_Sent)
+        sent = [each for each in under_way.read(_Sent) if each.model in paid]
     return Spending(limits, calls, prices, sent=sent, under_way=under_way)
 
 

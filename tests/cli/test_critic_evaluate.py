@@ -71,7 +71,9 @@ def evaluate(endpoint, collection, run, monkeypatch):
 
 
 def outcome(folder: str) -> TrialResult:
-    return TrialResult.model_validate_json(Path(folder, "summary.json").read_text())
+    """The result of a trial without its bill, which also has the requests of sessions that were cut off."""
+    result = TrialResult.model_validate_json(Path(folder, "summary.json").read_text())
+    return result.model_copy(update={"at_endpoints": {}})
 
 
 @pytest.mark.long
@@ -85,7 +87,7 @@ def test_a_trial_that_another_process_is_at_work_on_is_left_alone(evaluate):
 
 
 @pytest.mark.long
-def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_same(evaluate, endpoint):
+def test_a_trial_that_was_stopped_pays_for_nothing_twice_and_comes_to_the_same(evaluate, endpoint):
     assert evaluate("picky", "--out", "whole")[0] == 0
     before = len(endpoint.asked("picky"))
     assert evaluate("picky", "--out", "trial")[0] == 0
@@ -99,7 +101,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     assert "trial is not empty: add --resume" in err
     status, _, err = evaluate("picky", "--out", "trial", "--resume")
     assert status == 0, err
-    assert 0 < len(endpoint.asked("picky")) - before - once < once
+    assert len(endpoint.asked("picky")) == before + once
     assert outcome("trial") == outcome("whole")
     asked = len(endpoint.asked("picky"))
     assert evaluate("picky", "--out", "trial", "--resume")[0] == 0

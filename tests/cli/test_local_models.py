@@ -87,7 +87,8 @@ def test_the_engine_is_closed_when_the_command_ends(run, folder):
 def test_an_interface_written_by_local_models_has_their_weights_on_record(run, folder):
     command = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "1"]
     status, _, err = run(*command, "--agent", "novice", "--model", str(folder), "--out", "run")
-    assert (status, "leave no room for a reply in the context" in err) == (2, True), err  # the model is far too small
+    assert (status, "leave no room for a reply in the context" in err) == (0, True), err  # the model is far too small
+    assert "no hypothesis was tried, and what the probe found stands" in err
     details = json.loads(Path("run/config.json").read_text())["backend_details"]
     assert len(details["weights.analyzer"]) == len(details["weights.optimizer"]) == 64
 
