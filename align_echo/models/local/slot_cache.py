@@ -1,12 +1,16 @@
 """Keys and values of many conversations in slots of fixed memory: prefixes shared between slots, idle slots freed.
 
+The idle context used least recently is dropped, while those that go on are still there when they do. Where they are
+not (more conversations in turn than fit, or many questions asked once in between), contexts that go on come last, first
+the one expected last: so only those too many are read again every turn.
 Not here: attention over the slots (`slot_attention.py`).
 """
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -18,6 +22,15 @@ WORTH_COPYING = 8
 
 BLOCK = 64
 """Tokens by which the memory of a row is counted."""
+
+OVERDUE = 2
+"""A context has ended if it has not gone on for so many times as long as it took before."""
+
+LOST = 0.25
+"""Share of contexts that go on from which the least recently used is the wrong one to drop, among the last few."""
+
+REMEMBERED = 16
+"""Contexts remembered by their checksums after they were dropped, for each slot."""
 
 _GROWTH = 256
 _FREE = -1
@@ -31,8 +44,8 @@ class SlotCache:
 
     In a CPU's memory rows are as long as the context from the start, and the operating system provides a page when it
     is first written: only what was written takes memory. `room` is the maximum number of tokens of all rows together;
-    the least recently used idle rows are freed to stay within. On other devices, or unless `paged`, memory grows with
-    the longest row in use, for as many slots as fit.
+    idle rows are freed to stay within. On other devices, or unless `paged`, memory grows with the longest row in use,
+    for as many slots as fit.
     """
 
     def __init__(self, slots: int, context: int, *, paged: bool = False, room: int | None = None) -> None:
@@ -43,6 +56,9 @@ class SlotCache:
         self._tokens = np.full((slots, 0), _FREE, dtype=np.int32)  # [S, longest row so far] token ids
         self._adapters = [""] * slots
         self._used_at = np.zeros(slots, dtype=np.int64)
+        self._gaps = np.zeros(slots, dtype=np.int64)  # requests since its context was last used; 0 if it never was
+        self._dropped: dict[tuple[str, int, int], int] = {}  # when contexts that lost their slots were last used
+        self._lost = 0.0  # recent share of contexts that are gone when they go on, were the least recent dropped
         self._written = np.zeros(slots, dtype=np.int64)  # columns of each row that take memory, if paged
         self._common = np.zeros((slots, slots), dtype=np.int64)
         self._clock = 0
@@ -66,10 +82,10 @@ class SlotCache:
         return len(lengths) * _in_blocks(max(lengths)) <= self.room
 
     def free(self, lengths: Mapping[int, int]) -> None:
-        """Free the least recently used idle rows until busy rows, by slot, can grow to these lengths."""
+        """Free idle rows until busy rows, by slot, can grow to these lengths."""
         if not self._paged:
             return
-        idle = [int(slot) for slot in np.argsort(self._used_at, kind="stable") if slot not in lengths]
+        idle = self._idle(lengths)
         busy = sum(max(_in_blocks(length), int(self._written[slot])) for slot, length in lengths.items())
         held = sum(int(self._written[slot]) for slot in idle)
         if busy + held <= self.room:
@@ -81,7 +97,15 @@ class SlotCache:
             if busy + held <= self.room:
                 break
             held -= int(self._written[slot])
+            self._remember(slot)
             self._release(slot)
+            self._used_at[slot] = self._gaps[slot] = 0
+
+    def spares(self, lengths: Mapping[int, int], length: int) -> bool:
+        """Return True if one more row of this length beside busy ones, by slot, ends no context that goes on."""
+        live = [int(slot) for slot in np.flatnonzero(self._live()) if slot not in lengths]
+        held = int(self._written[live].sum()) + sum(map(_in_blocks, (*lengths.values(), length)))
+        return len(lengths) + len(live) < self.slots and (held <= self.room or not self._paged)
 
     def narrows(self, columns: int) -> bool:
         """Return True if rows of this length fit only in fewer slots, which `narrow` leaves. Never if paged."""
@@ -116,16 +140,25 @@ class SlotCache:
         """Assign a slot to a request. Return the slot and how many of the ids it already holds; at least one is left
         to compute.
 
-        A slot that the request continues is reused directly. Otherwise the least recently used idle slot is taken, and
-        the longest prefix in any slot (busy or idle) is copied into it. `busy` must leave a free slot.
+        A slot that the request continues is reused directly. Otherwise an idle slot is taken, and the longest prefix
+        in any slot (busy or idle) is copied into it. `busy` must leave a free slot.
         """
         wanted = np.asarray(ids, dtype=np.int32)
         shared = self._shared(wanted[:-1], adapter)  # [S]
         common = shared.copy()
-        idle = [slot for slot in range(self.slots) if slot not in busy]
         best = int(shared.argmax())
-        continued = [slot for slot in idle if shared[slot] == shared[best] == self.lengths[slot] > 0]
-        slot = continued[0] if continued else min(idle, key=lambda index: (self._used_at[index], index))
+        continued = [
+            slot
+            for slot in range(self.slots)
+            if slot not in busy and shared[slot] == shared[best] == self.lengths[slot] > 0
+        ]
+        self._clock += 1
+        last = int(self._used_at[min(continued)]) if continued else self._last_use(wanted[:-1], adapter)
+        if last:
+            self._lost += (self._was_lost(last, len(wanted)) - self._lost) / 16
+        slot = min(continued) if continued else self._idle(busy)[0]
+        if not continued:
+            self._remember(slot)
         if shared[best] > shared[slot] and shared[best] >= WORTH_COPYING:
             self._copy(best, slot, int(shared[best]))
             shared[slot] = shared[best]
@@ -133,9 +166,50 @@ class SlotCache:
         self._cut(slot, length)
         self._common[slot] = self._common[:, slot] = common
         self._adapters[slot] = adapter
-        self._clock += 1
         self._used_at[slot] = self._clock
+        self._gaps[slot] = self._clock - last if last else 0
         return slot, length
+
+    def continues(self, ids: Sequence[int], adapter: str, busy: Container[int]) -> bool:
+        """Return True if the ids go on from all that an idle slot holds."""
+        shared = self._shared(np.asarray(ids, dtype=np.int32)[:-1], adapter)
+        return any(slot not in busy for slot in np.flatnonzero((shared == self.lengths) & (shared > 0)))
+
+    def _idle(self, busy: Container[int]) -> list[int]:
+        """Return the idle slots, those to be taken first in front."""
+        live = self._live()
+        order = np.lexsort((np.where(live, -self._used_at - self._gaps, self._used_at), live))
+        return [int(slot) for slot in order if slot < self.slots and slot not in busy]
+
+    def _live(self) -> np.ndarray:
+        """Mark the slots [S] whose contexts are to be dropped last: they went on before, and are not overdue."""
+        age = self._clock - self._used_at
+        live: np.ndarray = (age <= OVERDUE * self._gaps) & (self._lost > LOST)
+        return live
+
+    def _was_lost(self, last: int, length: int) -> bool:
+        """Return True if a context used then were gone by now with the least recently used always dropped."""
+        since = self._used_at > last
+        later = [key[1] for key, used in self._dropped.items() if used > last]
+        tokens = int(self.lengths[since].sum()) + sum(later) + length
+        return int(since.sum()) + len(later) >= self.slots or tokens > self.room
+
+    def _remember(self, slot: int) -> None:
+        """Note when the context in a slot that is taken from it was last used."""
+        held = self._tokens[slot, : self.lengths[slot]]
+        if len(held):
+            self._dropped[self._adapters[slot], len(held), zlib.crc32(held.tobytes())] = int(self._used_at[slot])
+        if len(self._dropped) > REMEMBERED * self.slots:
+            del self._dropped[next(iter(self._dropped))]
+
+    def _last_use(self, wanted: np.ndarray, adapter: str) -> int:
+        """Return when a dropped context that the ids [T] continue was last used, and forget it; 0 if there is none."""
+        lengths = sorted({length for name, length, _ in self._dropped if name == adapter and length <= len(wanted)})
+        checksum, begin, last = 0, 0, 0
+        for length in lengths:
+            checksum, begin = zlib.crc32(wanted[begin:length].tobytes(), checksum), length
+            last = self._dropped.pop((adapter, length, checksum), last)
+        return last
 
     def holds(self, ids: Sequence[int], adapter: str) -> int:
         """Return the length of the longest prefix of the ids in any slot."""
@@ -162,7 +236,8 @@ class SlotCache:
         """Drop all tokens and buffers (after new weights, or after a failed step)."""
         self.lengths[:] = 0
         self._tokens[:] = _FREE
-        self._used_at[:] = 0
+        self._used_at[:] = self._gaps[:] = 0
+        self._dropped.clear()
         self._written[:] = 0
         self._common[:] = 0
         self.columns = self.context if self._paged else 0

@@ -432,7 +432,7 @@ class TransformersEngine:
                 if len(self._rows) >= self._cache.slots or not self._fits(row):
                     later.append(item)
                     break
-                if self._is_read_by_another(row):
+                if self._is_read_by_another(row) or self._can_wait(row):
                     later.append(item)
                 else:
                     self._seat(row)
@@ -463,6 +463,13 @@ class TransformersEngine:
         same = [reader for reader in self._rows if reader.reading and reader.adapter == row.adapter]
         cached = self._cache.holds(row.ids, row.adapter) if same else 0
         return any(covers_prefix(reader, row, max(cached, reader.done) + WORTH_COPYING) for reader in same)
+
+    def _can_wait(self, row: EngineRow) -> bool:
+        """Return True if the next step is full without this row, which would end a context that goes on."""
+        if sum(len(active.ids) - active.done for active in self._rows if active.reading) < self._step_tokens:
+            return False
+        busy = {active.slot: longest_row(active) for active in self._rows}
+        return not self._cache.spares(busy, longest_row(row)) and not self._cache.continues(row.ids, row.adapter, busy)
 
     def _change(self, change: _ModelChange) -> None:
         if not change.future.set_running_or_notify_cancel():
