@@ -136,6 +136,11 @@ class EnvironmentSpec:
         limit = self.step_limit if turns is None else turns
         return replace(self, step_limit=limit, make_env=PresetEnvFactory(self.make_env, engine, turns))
 
+    @property
+    def turns(self) -> int | None:
+        """Step limit that `with_settings` was given; None for the environment's own."""
+        return self.make_env.turns if isinstance(self.make_env, PresetEnvFactory) else None
+
     def check_engine(self, engine: str | None) -> str | None:
         """Return the engine if the environment has it; None is its default. Raises `UsageError` otherwise."""
         if engine is not None and engine not in self.engines:

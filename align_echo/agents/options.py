@@ -76,7 +76,7 @@ MaxCost = Annotated[
 ]
 MaxRequests = Annotated[int | None, Field(ge=1, strict=True, description="Most requests to endpoints.")]
 MaxTokensTotal = Annotated[
-    int | None, Field(ge=1, strict=True, description="Most tokens of all requests to endpoints and their replies.")
+    int | None, Field(ge=1, strict=True, description="Most tokens of requests to endpoints and replies.")
 ]
 
 
@@ -124,7 +124,7 @@ Temperature = Annotated[float | None, Field(ge=0, description="Sampling temperat
 MaxTokens = Annotated[
     str | int | None,
     Field(
-        description="Most tokens of a reply, or by role: agent=512,judge=1024 (agent, analyzer, optimizer, judge); "
+        description="Most tokens of a reply, or by role: agent=512,judge=1024; "
         "default: 512 for an agent, 8192 for Analyzer and Optimizer."
     ),
 ]

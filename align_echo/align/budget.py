@@ -227,10 +227,10 @@ class RoleMeter:
         if self.paid is not None:
             self._check(partial(self.paid.before_requests, calls))
 
-    def before_attempt(self) -> None:
-        """Raise as `before_requests` if the attempts that were lost leave no room for another."""
+    def before_attempt(self, calls: Sequence[Call], max_tokens: int) -> None:
+        """Raise as `before_requests` if what was spent meanwhile leaves no room for another attempt."""
         if self.paid is not None:
-            self._check(self.paid.before_attempt)
+            self._check(partial(self.paid.before_attempt, calls, max_tokens))
 
     def _check(self, reserve: Callable[[], None]) -> None:
         try:

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -149,6 +150,7 @@ class GenerationConfig(ModelConfig, PayingConfig):
     optimizer_model: Annotated[str | None, Field(description="Default: --model.")] = None
     base_url: options.BaseUrl = None
     max_tokens: options.MaxTokens = None
+    turns: options.Turns = None
     history_turns: options.HistoryTurns = None
     history_tokens: options.HistoryTokens = None
     agent: options.Agent = None
@@ -192,7 +194,7 @@ def plan_generation(
     chosen = choose_backend(config.backend, default, analyzer, optimizer)
     player = player or choose_agent(config.agent, default, (spec.name,))
     preset = choose_preset(config.agent_preset, (player,))
-    spec = spec.with_settings(turns=choose_turns(None, preset, spec))
+    spec = spec.with_settings(turns=choose_turns(config.turns, preset, spec))
     asks = chosen != "probe"
     analyzer, optimizer = (analyzer or default, optimizer or default) if asks else (None, None)
     names = [name for name in (player.model, analyzer, optimizer) if name]
@@ -285,12 +287,13 @@ def generate_interface(
     spending = spending or open_spending(limits.of_endpoints, plan.models, path)
     progress.watch(spending)
     budget = Budget(limits, before=folder.spent(limits) if resume else None, spending=spending)
+    models = _model_loader(folder, plan, budget)
     setting = AgentSetting(
         world.spec,
         world.split,
         world.data_root,
         plan.config.seed,
-        _model(folder, plan, plan.player.model, "agent", budget, None),
+        models("agent", plan.player.model),
         max_tokens=plan.reply_tokens("agent"),
         preset=plan.preset,
         history=plan.history,
@@ -300,7 +303,7 @@ def generate_interface(
     return generate(
         world.spec,
         agent,
-        _backend(plan, agent, folder, progress, budget),
+        _backend(plan, agent, models, folder, progress, budget),
         folder,
         seed=plan.config.seed,
         iterations=plan.config.iterations,
@@ -370,23 +373,32 @@ def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None
             )
 
 
-def _model(
-    folder: RunFolder, plan: GenerationPlan, name: ModelName | None, role: str, budget: Budget, share: float | None
-) -> ChatModel | None:
-    """Load a model and record its replies in the run folder; None for an unused role. `share` is as in `RoleMeter`."""
-    if name is None:
-        return None
-    processes = plan.workers.model_processes
-    model = chat_model(name, spec=plan.world.spec, seed=plan.config.seed, processes=processes)
-    return folder.record(model, role, RoleMeter(budget, share, budget.meter(name)))
+Models = Callable[[str, ModelName | None], ChatModel | None]
+"""Maps a role and a model's name to the model, whose replies are recorded in the run folder; None to None."""
+
+
+def _model_loader(folder: RunFolder, plan: GenerationPlan, budget: Budget) -> Models:
+    """Return a loader of the run's models. A model with several roles is loaded once."""
+    analysis = 1 - WRITING_SHARE if plan.chosen == "llm" else 1.0
+    shares = {"agent": None, "analyzer": analysis, "optimizer": 1.0}
+
+    @cache
+    def load(name: ModelName) -> ChatModel:
+        processes = plan.workers.model_processes
+        return chat_model(name, spec=plan.world.spec, seed=plan.config.seed, processes=processes)
+
+    def model(role: str, name: ModelName | None) -> ChatModel | None:
+        if name is None:
+            return None
+        return folder.record(load(name), role, RoleMeter(budget, shares[role], budget.meter(name)))
+
+    return model
 
 
 def _backend(
-    plan: GenerationPlan, agent: Agent, folder: RunFolder, progress: Progress, budget: Budget
+    plan: GenerationPlan, agent: Agent, models: Models, folder: RunFolder, progress: Progress, budget: Budget
 ) -> Backend:
-    analysis = 1 - WRITING_SHARE if plan.chosen == "llm" else 1.0
-    analyzer = _model(folder, plan, plan.analyzer, "analyzer", budget, analysis)
-    optimizer = _model(folder, plan, plan.optimizer, "optimizer", budget, 1.0)
+    analyzer, optimizer = models("analyzer", plan.analyzer), models("optimizer", plan.optimizer)
     world = plan.world
     if analyzer is None or optimizer is None:
         return _probe(plan, progress, budget, folder.note)

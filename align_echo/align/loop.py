@@ -131,6 +131,7 @@ def generate(
             seed=seed,
             iterations=iterations,
             tasks_per_iteration=tasks_per_iteration,
+            turns=spec.turns,
             declared=dict(spec.declared),
             versions=versions(),
         ),

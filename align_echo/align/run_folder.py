@@ -100,6 +100,7 @@ class RunConfig(Frozen):
     seed: int
     iterations: int
     tasks_per_iteration: int | None = None
+    turns: int | None = None
     declared: dict[str, JsonValue] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
 

@@ -42,6 +42,7 @@ from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.interface.contract import Interface, check_source, parse_source
 from align_echo.interface.rules.model import Rule, RuleSet, dump
 from align_echo.intervals import Estimate, bootstrap, by_task, scored, success_rate
+from align_echo.models.spending import RoleSpending
 from align_echo.registry import quantity
 from align_echo.rollout.faults import InterfaceConduct, summarize_conduct
 from align_echo.rollout.session import Episode, Session
@@ -119,7 +120,8 @@ class RuleWorth(Frozen):
 class AblationResult(Frozen):
     """Measured effect of an interface's rules, one by one or group by group. `over_placebo` is the effect of the
     complete interface (success, percentage points); `not_switched` are recorded rules that cannot be switched off.
-    `diverged` counts replays in which the environment itself answered differently.
+    `diverged` counts replays in which the environment itself answered differently. `at_endpoints` is as in
+    `VariantComparison`.
     """
 
     environment: str
@@ -139,6 +141,7 @@ class AblationResult(Frozen):
     not_switched: tuple[str, ...]
     conducts: dict[str, InterfaceConduct]
     usage: Usage
+    at_endpoints: dict[str, RoleSpending] = Field(default_factory=dict)
 
 
 # ---------------------------------------------------------------- playing
@@ -232,6 +235,7 @@ def ablate(
         for seed in seeds:
             arms_played.play(experiment.reseeded(seed))
         ablation = measure(first, interface, arms, arms_played.episodes, arms_played.replays, seeds)
+        ablation = ablation.model_copy(update={"at_endpoints": experiment.spending.by_role})
         folder.finish(ablation)
     return ablation
 

@@ -91,7 +91,7 @@ def plan_play(plan: GenerationPlan, generated: GenerationResult, path: Path) -> 
         max_tokens=plan.reply_tokens("agent"),
         preset=plan.preset,
         history=plan.history,
-        turns=choose_turns(None, plan.preset, world.spec),
+        turns=choose_turns(plan.config.turns, plan.preset, world.spec),
     )
 
 
@@ -201,6 +201,8 @@ def evaluate_command(plan: GenerationPlan, interface: Path) -> str:
     asked = {**model.chat.on_record, **plan.history.describe()} if model else {}
     if tokens := plan.reply_tokens("agent"):
         asked["max_tokens"] = str(tokens)
+    if plan.config.turns is not None:
+        asked["turns"] = str(plan.config.turns)
     for name, value in asked.items():
         options += f" --{name.replace('_', '-')} {shlex.quote(value)}"
     options += f" --agent-preset {plan.preset.name}" if plan.preset else ""

@@ -43,7 +43,7 @@ from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
 from align_echo.interface.contract import Interface
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
-from align_echo.models.reply_tokens import JUDGED, PLAYING, find_reply_tokens, read_reply_tokens
+from align_echo.models.reply_tokens import JUDGED, PLAYING, find_reply_tokens, read_reply_tokens, with_reply_tokens
 from align_echo.models.spending import NO_LIMITS, Spending, SpendingLimits, check_limits
 from align_echo.rollout.session import Episode
 from align_echo.run_dir import interface_fingerprints
@@ -282,7 +282,11 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
     rule = RULES.get(config.pick)
     critic = choose_critic(config, player, rule)
     writes = config.reasoning or (refining is not None and refining.critic is not None)
-    tokens = read_reply_tokens(config.max_tokens, JUDGED if writes else PLAYING)
+    judge = None if writes or config.best_of == 1 or not rule.needs_judge else critic or player.model
+    thinks = judge is not None and not judge.is_local
+    tokens = read_reply_tokens(config.max_tokens, JUDGED if writes or thinks else PLAYING)
+    if judge is not None and "judge" in tokens:
+        critic = with_reply_tokens(judge, "judge", tokens)
     variants = choose_variants(config, spec.interface(config.interface, retract=config.retract))
     if not config.retract and not any(variants.values()):
         raise UsageError("--no-retract lets an interface withhold no hint: add --interface NAME or PATH")

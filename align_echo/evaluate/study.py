@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import Field
 from rich.table import Table
 
 from align_echo.agents.players import (
@@ -73,7 +74,15 @@ from align_echo.interface.contract import Interface, load_interface
 from align_echo.models.choosing import ModelName
 from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.models.reply_tokens import find_reply_tokens, read_reply_tokens
-from align_echo.models.spending import NO_LIMITS, OPTIONS, Spending, SpendingLimits, check_limits, open_spending
+from align_echo.models.spending import (
+    NO_LIMITS,
+    OPTIONS,
+    RoleSpending,
+    Spending,
+    SpendingLimits,
+    check_limits,
+    open_spending,
+)
 from align_echo.rollout.faults import InterfaceConduct
 from align_echo.rollout.session import Episode, try_reset
 from align_echo.run_dir import CONFIG, interface_fingerprints
@@ -90,7 +99,8 @@ HALVES = ("rules", "feedback")
 
 class StudySummary(Frozen):
     """Results of a study. `parts` are grids by name; `learned` has the label of each generated interface by its folder,
-    `unchanged` the folders without any rule; `faults` counts each broken episode once.
+    `unchanged` the folders without any rule; `faults` counts each broken episode once. `at_endpoints` is as in
+    `VariantComparison`.
     """
 
     name: str
@@ -103,6 +113,7 @@ class StudySummary(Frozen):
     played_by: tuple[str, ...]
     faults: int
     usage: Usage
+    at_endpoints: dict[str, RoleSpending] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -297,7 +308,7 @@ def _evaluation(
 ) -> EvaluationPlan:
     file, model = plan.file, player.model
     preset = choose_preset(file.agent_preset, (player,)) if model else None
-    turns = choose_turns(None, preset, spec)
+    turns = choose_turns(file.turns, preset, spec)
     return EvaluationPlan(
         spec=spec.with_settings(turns=turns),
         split=spec.test_split,
@@ -331,6 +342,7 @@ def _generation(
             base_url=file.base_url if at_endpoint else None,
             max_tokens=file.max_tokens if asks or player.model else None,
             agent_preset=file.agent_preset if player.model else None,
+            turns=file.turns,
             iterations=file.iterations,
             tasks_per_iteration=file.tasks_per_iteration,
             seed=seed,
@@ -487,6 +499,7 @@ def play_study(
             shared = _shared_baseline(path / plan.baselines[folder], evaluation) if folder in plan.baselines else ()
             comparisons[folder] = play_comparison(experiment, baseline=shared)
         study = _summarise(plan, evaluations, agents, comparisons, learned, path)
+        study = study.model_copy(update={"at_endpoints": spending.by_role})
         write_atomically(path / TABLES, write_markdown(study))
         run_dir.finish(study)
     return study

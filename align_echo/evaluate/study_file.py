@@ -132,6 +132,8 @@ class StudyFile(Frozen, allow_inf_nan=False, strict=True):
     """As `--reasoning-effort`, for these models; null: none."""
     extra_body: str | None = None
     """As `--extra-body`, for these models; null: none."""
+    turns: int | None = Field(default=None, ge=1)
+    """Step limit of all episodes; null: that of the preset, else each environment's own."""
     agent_preset: str | None = None
     """Preset of agents with a model, as for `--agent-preset`; null: none."""
     workers: int | None = Field(default=None, ge=1, le=MOST_WORKERS)

@@ -62,7 +62,7 @@ from align_echo.gaia.examples import (
 )
 from align_echo.intervals import Percent, scored, success_rate
 from align_echo.models.choosing import ModelName, refuse_idle_base_url
-from align_echo.models.reply_tokens import find_reply_tokens, read_reply_tokens
+from align_echo.models.reply_tokens import JUDGED, PLAYING, find_reply_tokens, read_reply_tokens, with_reply_tokens
 from align_echo.models.spending import RoleSpending, Spending, check_limits
 from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
 from align_echo.types import Agent, Frozen, Trajectory, Usage
@@ -363,12 +363,15 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
     split = spec.check_split(config.split or spec.train_split)
     model = agents_model(config.model, config.judge, config.base_url)
     player = choose_agent(config.agent, model, (spec.name,), config.base_url, config.chat)
+    critic = model_named(config.judge, player, config.base_url) if config.judge else None
+    writes = critic is not None and not critic.is_local
+    tokens = read_reply_tokens(config.max_tokens, JUDGED if writes else PLAYING)
     drawing = CandidateSettings(
         candidates=config.candidates,
         temperature=config.temperature,
         top_k=config.top_k,
         top_p=config.top_p,
-        critic=model_named(config.judge, player, config.base_url) if config.judge else None,
+        critic=critic and with_reply_tokens(critic, "judge", tokens),
         states=config.states,
     )
     evaluation = build_collection(
@@ -385,7 +388,7 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
         seed=config.seed,
         workers=read_workers(config.workers),
         data_root=config.data_root,
-        max_tokens=find_reply_tokens(read_reply_tokens(config.max_tokens), "agent", player.model),
+        max_tokens=find_reply_tokens(tokens, "agent", player.model),
         turns=config.turns,
     )
     evaluation = replace(evaluation, limits=config.spending_limits)

@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -43,8 +43,8 @@ from align_echo.gaia.verdicts import RatedEpisode, collect_verdicts, without_rep
 from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_rate
 from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel, load_model
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
+from align_echo.models.endpoint import LEAST_TOKENS
 from align_echo.models.recording import get_weights
-from align_echo.models.reply_tokens import find_reply_tokens
 from align_echo.models.spending import RoleSpending, check_limits, is_paid, open_spending
 from align_echo.run_dir import CONFIG
 from align_echo.types import Candidate, Frozen, Trajectory
@@ -372,6 +372,10 @@ class TrialConfig(PayingConfig):
     votes: Annotated[
         int | None, Field(ge=1, description="With --reasoning: verdicts per action; default: 1, greedy.")
     ] = None
+    max_tokens: Annotated[
+        int | None,
+        Field(ge=LEAST_TOKENS, description="Most tokens of a critic's reasons, or of its thinking before a word."),
+    ] = None
     base_url: options.BaseUrl = None
     seed: options.Seed = 0
 
@@ -394,6 +398,10 @@ def run_trial(
     critic_name, votes = read_name(config.judge, config.base_url), (config.votes or 1) if config.reasoning else None
     refuse_script("--judge", critic_name)
     refuse_idle_base_url(config.base_url, [critic_name])
+    if config.max_tokens is not None:
+        if critic_name.is_local and votes is None:
+            raise UsageError("--max-tokens is for what a critic writes: add --reasoning, or leave it out")
+        critic_name = replace(critic_name, max_tokens=config.max_tokens)
     check_limits(config.spending_limits, [critic_name])
     all_episodes = [episode for collection in config.examples for episode in read_episodes(collection)]
     episodes = without_repeats(all_episodes)
@@ -412,7 +420,7 @@ def run_trial(
     if is_paid(critic_name):
         log, cache = CallLog(path / "calls.jsonl"), ReplyCache(path / "cache")
         model = RecordingModel(model, role="judge", cache=cache, log=log, meter=spending.meter(critic_name))
-    critic = Critic(model, temperature, votes, max_tokens=find_reply_tokens({}, "judge", critic_name))
+    critic = Critic(model, temperature, votes, max_tokens=critic_name.verdict_tokens)
     record: Config = {
         "command": COMMAND,
         "align_echo": __version__,

@@ -31,8 +31,8 @@ class LostAttempt:
 class Payer(Protocol):
     """Pays for the attempts at requests."""
 
-    def before_attempt(self) -> None:
-        """Raise to keep an attempt from the endpoint."""
+    def before_attempt(self, messages: Sequence[Message], max_tokens: int) -> None:
+        """Raise to keep an attempt from the endpoint. `max_tokens` are those of all its replies together."""
 
     def after_lost(self, attempt: LostAttempt) -> None:
         """Count an attempt that may be billed without a reply."""
@@ -51,10 +51,10 @@ def paid_by(payer: Payer | None) -> Iterator[None]:
         _payer.reset(token)
 
 
-def check_attempt() -> None:
+def check_attempt(messages: Sequence[Message], max_tokens: int) -> None:
     """Ask the payer before an attempt. Raises what the payer raises."""
     if (payer := _payer.get()) is not None:
-        payer.before_attempt()
+        payer.before_attempt(messages, max_tokens)
 
 
 def report_lost(attempt: LostAttempt) -> None:

@@ -43,8 +43,8 @@ class ModelName:
 
     `folder` is the source's folder on this machine, None if there is none and for a GGUF file. `endpoint` is where the
     model is asked, None for a script or a model in this process. `chat` is how its conversations are written and asked
-    for, `dtype` the precision that it computes in ("" for the default), `max_tokens` the most of a reply by the user's
-    file.
+    for, `dtype` the precision that it computes in ("" for the default), `max_tokens` the most of a reply, as the user's
+    file or an option for its role has it.
     """
 
     text: str
@@ -89,6 +89,12 @@ class ModelName:
     def base_url(self) -> str | None:
         """Base URL at which the model is asked, without user and password; None for a model without an endpoint."""
         return self.endpoint.url if self.endpoint else None
+
+    @property
+    def verdict_tokens(self) -> int | None:
+        """Most tokens that the model may think with before a verdict, as the user set it; None for the default."""
+        settings = self.endpoint.settings if self.endpoint else None
+        return self.max_tokens or (settings.max_tokens.get("judge") if settings else None)
 
     @property
     def on_record(self) -> str:
@@ -249,7 +255,9 @@ def load_model(
         raise UsageError(f"{name} is not the folder of a model: {why}")
     from align_echo.models.openai_model import OpenAICompatibleModel
 
-    return OpenAICompatibleModel(name.source, base_url=name.endpoint, fields=name.chat.fields)
+    return OpenAICompatibleModel(
+        name.source, base_url=name.endpoint, fields=name.chat.fields, thinking_tokens=name.verdict_tokens
+    )
 
 
 def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:

@@ -142,6 +142,7 @@ class OpenAICompatibleModel:
     other than OpenAI's work without one, or with `user:password@` in their URL. At most `max_concurrency` requests run
     at once (default: the named endpoint's, else 8). `timeout` is the deadline of one request and its full answer in
     seconds (default: the named endpoint's, else `ALIGN_ECHO_TIMEOUT`, else 600). `fields` are added to each request.
+    A judge may think for `thinking_tokens` before its word (default: 2048).
     `wait` replaces the pauses between attempts in tests. Construction raises `UsageError` if OpenAI's host has no key,
     and for an unusable key or URL.
     """
@@ -157,6 +158,7 @@ class OpenAICompatibleModel:
         retry: RetryPolicy | None = None,
         prices: Mapping[str, Price] | None = None,
         fields: Mapping[str, Any] = MappingProxyType({}),
+        thinking_tokens: int | None = None,
         wait: Callable[[float], None] = pause,
     ) -> None:
         self._model = model
@@ -181,6 +183,7 @@ class OpenAICompatibleModel:
         self._takes_n = True
         self._lists_tokens = True
         self._thinks = False
+        self._thinking_tokens = thinking_tokens or THINKING_TOKENS
         self._watch = ForgettingWatch()
         deadline = resolve_timeout(timeout or settings.timeout)
         self._client = EndpointClient(self._base_url, authorization=authorization, timeout=deadline)
@@ -270,8 +273,10 @@ class OpenAICompatibleModel:
                 spent = self._usage(*body.spent)
                 if listed := body.first_tokens():
                     if most := more_to_read(listed, words):
-                        self._thinks = self._thinks or most == THINKING_TOKENS
-                        reply = self.complete(messages, temperature=0.0, max_tokens=most)
+                        thinks = most == THINKING_TOKENS
+                        self._thinks = self._thinks or thinks
+                        room = self._thinking_tokens if thinks else most
+                        reply = self.complete(messages, temperature=0.0, max_tokens=room)
                         return word_choice(reply.model_copy(update={"usage": spent + reply.usage}), words)
                     return listed_choice(listed, words).model_copy(update={"usage": spent})
                 if why := body.withheld(0):
@@ -283,12 +288,12 @@ class OpenAICompatibleModel:
 
     def _word(self, messages: Sequence[Message], words: Sequence[str], spent: Usage) -> tuple[WordChoice, Completion]:
         """Ask for a reply of one word, and again with room to think if the first reply broke off in thinking."""
-        room = THINKING_TOKENS if self._thinks else MAX_TOKENS
+        room = self._thinking_tokens if self._thinks else MAX_TOKENS
         reply = self.complete(messages, temperature=0.0, max_tokens=room)
-        if room < THINKING_TOKENS and still_thinks(reply):
+        if room < self._thinking_tokens and still_thinks(reply):
             self._thinks, spent = True, spent + reply.usage
-            self._notify(f"it thinks before a verdict: a verdict may take {THINKING_TOKENS:,} tokens")
-            reply = self.complete(messages, temperature=0.0, max_tokens=THINKING_TOKENS)
+            self._notify(f"it thinks before a verdict: a verdict may take {self._thinking_tokens:,} tokens")
+            reply = self.complete(messages, temperature=0.0, max_tokens=self._thinking_tokens)
         return word_choice(reply.model_copy(update={"usage": spent + reply.usage}), words), reply
 
     def _ask(
@@ -329,8 +334,9 @@ class OpenAICompatibleModel:
             form, tokens = trial.form, trial.max_tokens
             body = form.body(messages, temperature=temperature, max_tokens=tokens, listed=listed, several=several)
             body |= form.added(self._fields)
-            check_attempt()
-            lost = partial(LostAttempt, messages, several * max(tokens, form.least))
+            most = several * max(tokens, form.least)
+            check_attempt(messages, most)
+            lost = partial(LostAttempt, messages, most)
             text = ""
             try:
                 text = self._client.post(f"{self._base_url}/chat/completions", {"model": self._model, **body})

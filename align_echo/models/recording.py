@@ -156,8 +156,8 @@ class TokenMeter(Protocol):
     def before_requests(self, calls: Sequence[Call]) -> None:
         """Raise to keep new requests from the model."""
 
-    def before_attempt(self) -> None:
-        """Raise to keep an attempt at a request from the model."""
+    def before_attempt(self, calls: Sequence[Call], max_tokens: int) -> None:
+        """Raise to keep an attempt at one of the calls, which may reply with so many tokens, from the model."""
 
     def after_lost(self, call: Call, usage: Usage) -> None:
         """Count an attempt whose reply was lost or discarded, and which may be billed beside the request's reply."""
@@ -173,16 +173,20 @@ class TokenMeter(Protocol):
 
 
 class _CallPayer:
-    """Lets a meter count the attempts at a call. `stopped`: it kept one from the model."""
+    """Lets a meter count the attempts at calls of one request, or of one question about several conversations.
 
-    def __init__(self, meter: TokenMeter, call: Call) -> None:
+    `stopped`: it kept an attempt from the model.
+    """
+
+    def __init__(self, meter: TokenMeter, calls: Sequence[Call]) -> None:
         self._meter = meter
-        self._call = call
+        self._calls = calls
         self.stopped = False
 
-    def before_attempt(self) -> None:
+    def before_attempt(self, messages: Sequence[Message], max_tokens: int) -> None:
+        asked = _without_tokens(messages)
         try:
-            self._meter.before_attempt()
+            self._meter.before_attempt([call for call in self._calls if call.messages == asked], max_tokens)
         except AlignEchoError:
             self.stopped = True
             raise
@@ -190,7 +194,7 @@ class _CallPayer:
     def after_lost(self, attempt: LostAttempt) -> None:
         asked = {"messages": _without_tokens(attempt.messages), "max_tokens": attempt.max_tokens, "words": ()}
         usage = Usage(prompt_tokens=attempt.prompt, completion_tokens=attempt.completion, cost_usd=None)
-        self._meter.after_lost(self._call.model_copy(update=asked), usage)
+        self._meter.after_lost(self._calls[0].model_copy(update=asked), usage)
 
 
 class RecordingModel:
@@ -351,7 +355,7 @@ class RecordingModel:
         """Ask for the calls of these indices. What the meter reserved for them is released if that raises."""
         if not new:
             return ()
-        payer = _CallPayer(self._meter, calls[new[0]]) if self._meter is not None else None
+        payer = _CallPayer(self._meter, [calls[index] for index in new]) if self._meter is not None else None
         try:
             with paid_by(payer):
                 return ask(new)

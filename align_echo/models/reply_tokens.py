@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import get_args
 
 from align_echo.errors import UsageError, did_you_mean
@@ -23,7 +24,7 @@ def read_reply_tokens(text: str | int | None, roles: Collection[Role] = PLAYING)
     """
     if text is None:
         return {}
-    if str(text).strip().isdecimal():
+    if str(text).strip().removeprefix("-").isdecimal():
         return dict.fromkeys([role for role in roles if role != "judge"], _enough(str(text)))
     tokens: ReplyTokens = {}
     for part in str(text).split(","):
@@ -39,7 +40,7 @@ def read_reply_tokens(text: str | int | None, roles: Collection[Role] = PLAYING)
 
 
 def _enough(number: str) -> int:
-    if not number.isdecimal():
+    if not number.strip().removeprefix("-").isdecimal():
         raise UsageError(f"--max-tokens: {number!r} is no number of tokens: {_FORM}")
     if int(number) < LEAST_TOKENS:
         raise UsageError(f"--max-tokens: must be at least {LEAST_TOKENS}, not {number}")
@@ -53,3 +54,8 @@ def find_reply_tokens(tokens: ReplyTokens, role: Role, model: ModelName | None) 
     settings = model.endpoint.settings if model and model.endpoint else None
     own = model.max_tokens if model else None
     return tokens.get(role) or own or (settings.max_tokens.get(role) if settings else None)
+
+
+def with_reply_tokens(model: ModelName, role: Role, tokens: ReplyTokens) -> ModelName:
+    """Return the name of a model that is asked in one role, with its most tokens of a reply."""
+    return replace(model, max_tokens=tokens[role]) if role in tokens else model

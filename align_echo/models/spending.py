@@ -1,10 +1,11 @@
 """Limits on what a run spends at endpoints: US dollars, requests and tokens, over all its models and sessions.
 
 A request is only sent if its highest possible cost and tokens fit beside those of the requests under way. Replies from
-the cache are free. A verdict counts as one request. A refusal counts as none: an endpoint that bills these is not known
-here. Each request is written down before it is sent (`under_way.jsonl`). If its answer is lost with a killed process, a
-missed deadline or a dropped connection, it counts with the most that it may have cost. So does a discarded reply unless
-its server counted the tokens. Not here: the budget of a generation (`align/budget.py`), and prices (`prices.py`).
+the cache are free. A verdict counts as one request; room for a judge that thinks is reserved once it does. A refusal
+counts as none: an endpoint that bills these is not known here. Each request is written down before it is sent
+(`under_way.jsonl`). If its answer is lost with a killed process, a missed deadline or a dropped connection, it counts
+with the most that it may have cost. So does a discarded reply unless its server counted the tokens. Not here: the
+budget of a generation (`align/budget.py`), and prices (`prices.py`).
 """
 
 from __future__ import annotations
@@ -25,14 +26,13 @@ from align_echo.base.halting import pause
 from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import UsageError
 from align_echo.models.choosing import ModelName
-from align_echo.models.drawing import THINKING_TOKENS
 from align_echo.models.prices import PRICES_VARIABLE, Price, find_price
 from align_echo.models.recording import Call, CallLog
 from align_echo.registry import quantity
 from align_echo.types import Completion, Frozen, Usage, WordChoice
 
-VERDICT_REQUESTS = 3
-"""Most requests for one verdict: for its first token, for a word, and with room to think."""
+VERDICT_REQUESTS = 2
+"""Requests for one verdict of a judge that does not think: for its first token, and for a word."""
 
 POLLING = 0.05
 """Seconds between looks at the requests under way."""
@@ -52,6 +52,14 @@ class SpentError(UsageError):
     def __init__(self, message: str, limit: LimitName) -> None:
         super().__init__(message)
         self.limit: LimitName = limit
+
+
+@dataclass(frozen=True)
+class _NoRoom:
+    """Why a request is not sent now. `last`: nothing under way could make room."""
+
+    error: SpentError
+    last: bool
 
 
 class SpendingLimits(Frozen):
@@ -171,7 +179,7 @@ def _prompt_bytes(call: Call) -> int:
 
 
 def _reply_limit(call: Call) -> int:
-    return call.max_tokens + (THINKING_TOKENS if call.words else 0)
+    return call.max_tokens + (1 if call.words else 0)
 
 
 # ---------------------------------------------------------------- what is spent
@@ -180,8 +188,9 @@ def _reply_limit(call: Call) -> int:
 class _Sent(Frozen):
     """A request that was sent, and the most that it may spend.
 
-    `before` is the number of earlier answers to the same request. `lost`: its answer was lost or discarded; `counted`:
-    its tokens are those that the server counted.
+    `before` is the number of earlier answers to the same request. `thinking` are the tokens that a judge may think with
+    in one more request. `lost`: its answer was lost or discarded; `counted`: its tokens are those that the server
+    counted.
     """
 
     role: str
@@ -190,6 +199,7 @@ class _Sent(Frozen):
     prompt: int
     completion: int
     before: int = 0
+    thinking: int = 0
     lost: bool = False
     counted: bool = False
 
@@ -213,7 +223,14 @@ class _RequestsUnderWay:
         self._sent: dict[str, _Sent] = {}
         self._is_whole = False
 
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def get(self, request: str) -> _Sent:
+        return self._sent[request]
+
     def add(self, sent: _Sent) -> None:
+        """Add a request, or put it in the place of itself with less to spend."""
         if not self._is_whole:
             self._write_lost()
         self._sent[sent.request] = sent
@@ -274,10 +291,14 @@ class Spending:
             if not call.cached:
                 self._answers[call.request] += 1
                 self._add(call, call.usage, call.reply)
-        lost = [each for each in sent if each.lost or each.before >= self._answers[each.request]]
+        lost = [each for each in sent if each.lost]
+        open_ends = {(each.request, each.before): each for each in sent if not each.lost}  # the last of each counts
+        lost += [each for each in open_ends.values() if each.before >= self._answers[each.request]]
         for each in lost:
             self._add_most(each)
         self._under_way = _RequestsUnderWay(under_way, lost)
+        self._waiting: set[str] = set()
+        """Requests under way whose next attempt waits for room."""
 
     @property
     def spent(self) -> Amount:
@@ -295,25 +316,54 @@ class Spending:
         """Reserve what new requests may cost at most. If it does not fit, wait for the requests under way, which may
         cost less than they could. Raises `SpentError`, before any is sent, if it does not fit beside what is spent.
         """
-        while True:
-            with self._lock:
-                sent = [self._at_most(call) for call in calls]
-                limit = self._reserve(sent)
-                if limit is None:
-                    for each in sent:
-                        self._under_way.add(each)
-                    return
-                is_alone = not self._reserved.requests
-            if is_alone:
-                raise self.refusal(limit)
+        while (refusal := self._reserve_new(calls)) is not None:
+            if refusal.last:
+                raise refusal.error
             pause(POLLING)
 
-    def before_attempt(self) -> None:
-        """Raise `SpentError` if the attempts that were lost leave no room for what is reserved."""
+    def _reserve_new(self, calls: Sequence[Call]) -> _NoRoom | None:
         with self._lock:
-            limit = self._reserve([])
-        if limit is not None:
-            raise self.refusal(limit)
+            sent = [self._at_most(call) for call in calls]
+            limit = self._reserve(sent)
+            if limit is not None:
+                return _NoRoom(self._refusal(limit, sent), last=not self._reserved.requests)
+            for each in sent:
+                self._under_way.add(each)
+            return None
+
+    def before_attempt(self, calls: Sequence[Call], max_tokens: int) -> None:
+        """Reserve what one of the calls may cost at most with this attempt, where that is more than was reserved: a
+        judge may think for `max_tokens`. If it does not fit beside what was lost, wait as `before_requests` does.
+        Raises `SpentError` if all requests under way wait for room.
+        """
+        requests = {call.request for call in calls}
+        try:
+            while (refusal := self._reserve_attempt(calls, max_tokens, requests)) is not None:
+                if refusal.last:
+                    raise refusal.error
+                pause(POLLING)
+        finally:
+            with self._lock:
+                self._waiting -= requests
+
+    def _reserve_attempt(self, calls: Sequence[Call], max_tokens: int, requests: set[str]) -> _NoRoom | None:
+        with self._lock:
+            more, limit = [], self._reserve([])
+            for call in calls if limit is None else ():
+                reserved = self._under_way.get(call.request)
+                if call.words and max_tokens > max(call.max_tokens, reserved.thinking):
+                    sent = self._at_most(call, thinking=max_tokens).model_copy(update={"before": reserved.before})
+                    self._reserved.add(self._most(reserved), -1)
+                    limit = self._reserve([sent])
+                    if limit is None:
+                        self._under_way.add(sent)
+                    else:
+                        self._reserved.add(self._most(reserved))
+                    more.append(sent)
+            if limit is None:
+                return None
+            self._waiting |= requests
+            return _NoRoom(self._refusal(limit, more), last=len(self._waiting) >= len(self._under_way))
 
     def after_lost(self, call: Call, usage: Usage) -> None:
         """Count an attempt whose reply was lost or discarded: the tokens reported, else the most that it may cost."""
@@ -360,18 +410,19 @@ class Spending:
         self._reserved = total
         return None
 
-    def _at_most(self, call: Call) -> _Sent:
-        """Return a request with the most that it may spend; a judge that thinks is asked up to `VERDICT_REQUESTS`
-        times.
+    def _at_most(self, call: Call, *, thinking: int = 0) -> _Sent:
+        """Return a request with the most that it may spend. A judge may be asked `VERDICT_REQUESTS` times, and in one
+        more request with tokens for `thinking`.
         """
         bounds = self._bounds.setdefault(call.model, TokenBounds())
         return _Sent(
             role=call.role,
             model=call.model,
             request=call.request,
-            prompt=(VERDICT_REQUESTS if call.words else 1) * bounds.prompt(call),
-            completion=bounds.reply(call),
+            prompt=(VERDICT_REQUESTS + (thinking > 0) if call.words else 1) * bounds.prompt(call),
+            completion=max(bounds.reply(call), _reply_limit(call) + thinking),
             before=self._answers[call.request],
+            thinking=thinking,
         )
 
     def _most(self, sent: _Sent) -> Amount:
@@ -408,12 +459,21 @@ class Spending:
 
     def refusal(self, limit: LimitName) -> SpentError:
         """Return the error that says what is spent of a limit and how to go on."""
-        option, spent = OPTIONS[limit], self.spent
+        with self._lock:
+            return self._refusal(limit, ())
+
+    def _refusal(self, limit: LimitName, requests: Sequence[_Sent]) -> SpentError:
+        option, spent, most = OPTIONS[limit], self._spent, Amount()
+        for each in requests:
+            most.add(self._most(each))
         dollars = "" if self.limits.cost is None else f", ${spent.cost:,.4f}"
-        in_words = f"{spent.requests:,} requests, {spent.tokens:,} tokens{dollars}"
+        in_words = f"spent: {spent.requests:,} requests, {spent.tokens:,} tokens{dollars}"
+        wanted = f"at most ${most.cost:,.4f}" if limit == "cost" else f"at most {most.tokens:,} tokens"
+        needs = f", {wanted}" if requests and limit != "requests" else ""
+        further = f"what was played is saved: --resume with a larger {option} goes on"
         return SpentError(
-            f"{option} {getattr(self.limits, limit):,g} leaves no room for the next request (spent: {in_words}); "
-            f"what was played is saved: --resume with a larger {option} goes on",
+            f"{option} {getattr(self.limits, limit):,g} leaves no room for the next request{needs} ({in_words}); "
+            + (further if spent.requests else f"nothing was asked: give a larger {option}"),
             limit,
         )
 

@@ -65,6 +65,15 @@ def left_out(made: Generated) -> int:
     return sum("left out here" in asked.words for asked in made.asked if asked.role == "agent")
 
 
+def longest(made: Generated) -> tuple[int, int]:
+    """Return the turns of the longest episode of the iteration, and of the play at the end."""
+    (file,) = made.folder.glob("iterations/1/trajectories.jsonl")
+    first, last = (
+        max(len(json.loads(line)["steps"]) for line in lines) for lines in (file.read_text().splitlines(), made.played)
+    )
+    return first, last
+
+
 def plan_requests(made: Generated) -> tuple[int, list[str]]:
     """Return how many episodes were played at the end, and how the agent was asked for plans in all episodes."""
     ways = {"There is no plan yet: begin this reply": "in a reply", "Do not act yet. First write a plan": "by a call"}
@@ -115,6 +124,7 @@ SCENES: dict[str, Scene[Generated]] = {
         ],
     ),
     "iterations": Scene(LLM, [row("iterations", lambda made: len(made.summary["iterations"]), (1, 1), (2, 2))]),
+    "turns": Scene({**LLM, "play_tasks": 1}, [row("turns", longest, (6, (6, 6)), (8, (8, 8)))]),
     "play": Scene(LLM, [row("play_tasks", lambda made: len(made.played), (0, 0), (1, 3))]),
     "budget of steps": Scene(
         {**LLM, "backend": "probe", "model": None, "agent": "random"},

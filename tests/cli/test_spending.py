@@ -138,8 +138,8 @@ def prepared(verb: str, url: str) -> list[str]:
 
 
 def with_its_own_figures(verb: str) -> bool:
-    """Whether the summary has figures by role: a generation has them by model, a study in its parts."""
-    return not verb.startswith(("generate", "study", "interface"))
+    """Whether the summary has figures by role: a generation has them by model."""
+    return not verb.startswith("generate")
 
 
 @pytest.mark.long

@@ -56,6 +56,12 @@ class Studied(Heard):
         return len(file.read_text().splitlines())
 
     @property
+    def longest(self) -> int:
+        """The turns of the longest episode without an interface."""
+        files = sorted(self.folder.glob("evaluations/**/trajectories/none.jsonl"))
+        return max(len(json.loads(line)["steps"]) for file in files for line in file.read_text().splitlines())
+
+    @property
     def temperatures(self) -> list[float]:
         """Those of the agent's replies."""
         return sorted({asked.temperature for asked in self.asked if asked.role == "agent"})
@@ -94,6 +100,7 @@ SCENES: dict[str, Scene[Studied]] = {
             row("workers", lambda study: study.workers[0], (2, 2), (3, 3)),
         ],
     ),
+    "turns": Scene(SHIPPED, [row("turns", lambda study: study.longest, (2, 2), (3, 3))]),
     "preset": Scene(
         SHIPPED, [row("agent_preset", lambda study: study.limits, (None, [512]), ("align-paper", [1024]))]
     ),

@@ -9,7 +9,11 @@ import pytest
 from align_echo.align.generation import GenerationConfig, plan_generation
 from align_echo.errors import UsageError
 from align_echo.evaluate.plan import EvaluationConfig, EvaluationPlan, plan_evaluation
-from align_echo.models.reply_tokens import PLAYING, ROLES, read_reply_tokens
+from align_echo.models.choosing import load_model, read_name
+from align_echo.models.drawing import choose
+from align_echo.models.reply_tokens import PLAYING, ROLES, read_reply_tokens, with_reply_tokens
+from align_echo.types import Message, WordChoice
+from tests.align.endpoint import Reply, serve
 
 
 def test_a_number_is_for_all_but_a_judge_and_a_role_has_its_own():
@@ -53,3 +57,27 @@ def test_an_endpoints_entry_gives_limits_that_the_option_replaces(tmp_path, monk
     assert [made.reply_tokens(role) for role in ROLES[:3]] == [99, 500, None]
     with pytest.raises(UsageError, match=r"the analyzer needs 256 at least, not 99; .* alone is agent=99"):
         plan_generation(GenerationConfig(**options, max_tokens=99))
+
+
+def test_a_judge_in_one_word_thinks_within_its_own_limit():
+    plan = evaluation(model="m", best_of=2, temperature=1, max_tokens="agent=30,judge=60")
+    assert plan.critic is not None
+    assert (plan.max_tokens, plan.critic.verdict_tokens) == (30, 60)
+    with pytest.raises(UsageError, match="no judge"):
+        evaluation(model="m", max_tokens="judge=60")
+
+
+def test_a_negative_number_is_too_small():
+    for text in ("-3", "agent=-3", -3):
+        with pytest.raises(UsageError, match="at least 16, not -3"):
+            read_reply_tokens(text, PLAYING)
+
+
+def test_a_judge_that_thinks_gets_the_tokens_of_its_name():
+    cut = Reply("<think>well", finish_reason="length")
+    with serve({"m": [cut, cut, "<think>well</think>wrong"]}) as endpoint:
+        name = with_reply_tokens(read_name("m", endpoint.url), "judge", {"judge": 99})
+        (answer,) = choose(load_model(name), [[Message(role="user", content="x")]], ("correct", "wrong"))
+    assert isinstance(answer, WordChoice)
+    assert answer.said == "wrong"
+    assert [request["max_tokens"] for request in endpoint.asked("m")][-1] == 99

@@ -48,12 +48,58 @@ def call(words: tuple[str, ...] = (), reply: str | None = None) -> Call:
     return Call.model_validate({**about, "messages": asked, "words": words, "reply": reply})
 
 
-def test_a_verdict_leaves_room_for_a_judge_that_thinks() -> None:
+WORDS = ("correct", "wrong")
+
+
+def test_a_judge_pays_for_its_thinking_once_it_thinks() -> None:
     meter = Spending(SpendingLimits(tokens=THINKING_TOKENS))
     meter.before_requests([call()])
     meter.after_reply(call(), Completion(text="look", usage=Usage(prompt_tokens=3, completion_tokens=1)))
-    with pytest.raises(SpentError, match="1 requests, 4 tokens"):
-        meter.before_requests([call(("correct", "wrong"))])
+    meter.before_requests([call(WORDS)])
+    meter.before_attempt([call(WORDS)], 8)
+    with pytest.raises(SpentError, match=r"next request, at most \d,\d{3} tokens \(spent: 1 requests, 4 tokens"):
+        meter.before_attempt([call(WORDS)], THINKING_TOKENS)
+    meter.after_reply(call(WORDS), WordChoice(said="wrong", usage=Usage(prompt_tokens=8, completion_tokens=2)))
+    assert meter._reserved == Spending(meter.limits)._reserved
+
+
+def test_thinking_that_is_lost_with_a_session_counts_once(tmp_path: Path) -> None:
+    asked = call(WORDS)
+    spending = opened(tmp_path)
+    spending.before_requests([asked])
+    for _ in range(2):  # its first attempt is asked again
+        spending.before_attempt([asked], THINKING_TOKENS)
+    lost = opened(tmp_path).spent
+    assert lost.requests == 1
+    assert lost.completion == 8 + 1 + THINKING_TOKENS
+
+
+def test_an_attempt_waits_for_the_requests_under_way_and_ends_if_all_of_them_wait(tmp_path: Path) -> None:
+    first, second = (call(WORDS).model_copy(update={"request": name}) for name in "ab")
+    spending = Spending(SpendingLimits(tokens=4 * PROMPT_BYTES + 18 + PROMPT_BYTES + THINKING_TOKENS))
+    spending.before_requests([first, second])
+    spending.before_attempt([first], THINKING_TOKENS)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(spending.before_attempt, [second], THINKING_TOKENS)
+        while not spending._waiting:
+            pass
+        assert not waiting.done()
+        spending.after_reply(first, WordChoice(said="wrong", usage=Usage(prompt_tokens=9, completion_tokens=9)))
+        waiting.result(timeout=60)
+    spending = Spending(SpendingLimits(tokens=4 * PROMPT_BYTES + 18))
+    spending.before_requests([first, second])
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(spending.before_attempt, [first], THINKING_TOKENS)
+        with pytest.raises(SpentError):
+            spending.before_attempt([second], THINKING_TOKENS)
+        spending.after_stop(second)
+        with pytest.raises(SpentError):
+            waiting.result(timeout=60)
+
+
+def test_a_limit_that_is_too_small_for_any_request_says_that_nothing_was_asked() -> None:
+    with pytest.raises(SpentError, match="nothing was asked: give a larger --max-tokens-total"):
+        Spending(SpendingLimits(tokens=10)).before_requests([call()])
 
 
 def test_what_was_not_reported_costs_the_same_in_the_next_session() -> None:
