@@ -67,9 +67,12 @@ WORDINGS = (
     Wording("busy", r"per[ -](second|minute|hour|day)|\b[tr]p[md]\b", "Groq, OpenAI, Cerebras"),
     Wording("busy", r"rate.?limit|too many requests|resource_exhausted", "most; Gemini"),
     Wording("busy", r"overloaded|please wait before", "Anthropic, DeepSeek; Bedrock"),
+    Wording("busy", r"model is (currently )?loading|no (available )?capacity|is (currently )?busy", "TGI, gateways"),
     Wording("route", r"unexpected endpoint or method", "LM Studio"),
     # Tools.
-    Wording("tools", r"not support(ed)? (for )?(\w+ )?(tools|tool use|tool call|function call)", "Ollama, Bedrock"),
+    Wording(
+        "tools", r"(not|n't) support(ed)? (for )?(\w+ )?(tools|tool use|tool call|function call)", "Ollama, Bedrock"
+    ),
     Wording("tools", r"\b(tools?|tool use|(tool|function) call\w*)\W{0,3} (is|are) not", "Groq, Gemini"),
     Wording("tools", r"support tool use|requires? (--enable-auto-tool-choice|--jinja)", "OpenRouter, vLLM, llama.cpp"),
     Wording(
@@ -81,6 +84,7 @@ WORDINGS = (
     Wording("system role", r"system (role|messages?|prompts?|instructions?) (is|are) not", "gateways"),
     Wording("system role", r"(not|n't) support (the )?(system|developer)", "gateways"),
     Wording("system role", r"developer instruction is not enabled", "Gemini API for Gemma"),
+    Wording("system role", r"\bsystem\b.{0,3} is not a(n allowed| valid|n? ?supported) role", "gateways"),
     Wording(
         "system role", r"(invalid|unsupported|unknown|unexpected) (message )?role:? .?system", "LM Studio, Anthropic"
     ),
@@ -88,6 +92,7 @@ WORDINGS = (
     Wording(
         "system role", r"'user' or 'assistant'|user['\", ]+assistant.{0,30}got .{0,3}system", "Anthropic; templates"
     ),
+    Wording("alternating roles", r"first message must (be|have) .{0,20}user", "gateways"),
     Wording("alternating roles", r"roles? must alternate", "templates of Mistral and Gemma in vLLM, TGI, mistral.rs"),
     Wording("alternating roles", r"alternat\w+.{0,30}user.{0,9}assistant", "LM Studio, Anthropic"),
     Wording("alternating roles", r"(multiple|consecutive|two) .{0,20}(messages|roles?)", "Anthropic, Perplexity"),
@@ -107,11 +112,14 @@ WORDINGS = (
         "overflow", r"context (window|length|size) (exceeds|is full)|fit in(to)? the (context|model)", "MiniMax; vLLM"
     ),
     Wording(
-        "overflow", r"(prompt|inputs?|conversation|messages?) (is |are |was )?too (long|large)", "Anthropic, Bedrock"
+        "overflow",
+        r"(prompt|inputs?|conversation|messages?|text) (is |are |was )?too (long|large)",
+        "Anthropic, Bedrock",
     ),
     Wording("overflow", r"maximum prompt length|prompt exceeds max", "xAI, Z.ai"),
-    Wording("overflow", r"(prompt|input|query) length.{0,40}exceed", "TensorRT-LLM, SGLang"),
-    Wording("overflow", r"(input|prompt) token.{0,60}(exceed|limit)", "Gemini, Copilot"),
+    Wording("overflow", r"(prompt|inputs?|query) length.{0,40}exceed", "TensorRT-LLM, SGLang"),
+    Wording("overflow", r"(input|prompt)[ _]token.{0,60}(exceed|limit|only supports|less than)", "Gemini, SiliconFlow"),
+    Wording("overflow", r"length is \d+ while limit is|max tokens of \d+ exceeded", "Cerebras, Snowflake"),
     Wording("overflow", r"tokens? .{0,60}cannot exceed|exceeded model token limit", "watsonx, Kimi"),
     Wording("overflow", r"too many (input |prompt )?tokens", "Cohere"),
     Wording("overflow", r"inputs?`?( tokens)?.{0,40}must (be <=|have less)", "TGI, Together"),
@@ -130,7 +138,7 @@ WORDINGS = (
     Wording("stream", r"\bstream(ing|ed)?\b.{0,40}(must|only|requir|need|enable|true)", "Codex backends"),
     Wording("stream", r"(must|only|need\w*|requir\w*).{0,40}\bstream(ing|ed)?\b", "DashScope for QwQ"),
     Wording("several", r"parameter:? .?n\b|['\"`]n['\"`]|\bn (must|is|>|should)", "Groq, llama.cpp, Gemini"),
-    Wording("several", r"only one (completion|choice)", "llama.cpp"),
+    Wording("several", r"(only|multiple) (one )?(completion|choice|candidate)|\bn ?[=>] ?1\b", "llama.cpp, Gemini"),
     Wording("length field", r"use .{0,3}max_completion_tokens", "OpenAI o-series and gpt-5, Azure"),
     Wording(
         "length field", r"max_(completion_)?tokens.{0,60}(not (support|permitted|allowed)|extra)", "Azure, pydantic"

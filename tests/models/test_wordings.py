@@ -64,6 +64,12 @@ OVERFLOWS = {
     "Ollama": (400, "the input length exceeds the context length"),
     "TensorRT-LLM": (400, "Prompt length (5000) exceeds maximum input length (4096)."),
     "Fireworks": (400, "The prompt is too long: 140000, model maximum context length: 131071"),
+    "Vertex": (400, "Unable to submit request because the input token count is 40000 but model only supports up to "
+    "32768. Reduce the input token count and try again."),
+    "SiliconFlow": (400, "length of prompt_tokens (40000) must be less than max_seq_len (32768)."),
+    "Cerebras": (400, "Current length is 9000 while limit is 8192"),
+    "Snowflake": (400, "max tokens of 4096 exceeded"),
+    "Xinference": (400, "inputs length 5000 exceeds the max_input_length 4096"),
     "an entity too large": (413, "Conversation too long: 5000 tokens is over the limit"),
     "nobody's words": (400, "Sorry, your messages hold more than 4096 tokens, the window of this model"),
     "nobody's words again": (500, "RuntimeError: exceeding the token budget"),
@@ -90,6 +96,8 @@ OTHERS = {
     "its memory": (500, "CUDA out of memory. Tried to allocate 2.00 GiB"),
     "a gateway": (502, "Bad gateway"),
     "too large": (400, "Request body too large"),
+    "a model that is loaded yet": (503, "Model is loading"),
+    "no machine": (400, "There is no available capacity for this model"),
 }  # fmt: skip
 
 
@@ -187,6 +195,7 @@ NO_SYSTEM_ROLE = (
     "Invalid role: system",
     "system messages are not supported by this model",
     "This model does not support system prompts",
+    "messages[0].role: 'system' is not a valid role",
 )
 
 
