@@ -67,7 +67,7 @@ OVERFLOWS = {
     "Vertex": (400, "Unable to submit request because the input token count is 40000 but model only supports up to "
     "32768. Reduce the input token count and try again."),
     "SiliconFlow": (400, "length of prompt_tokens (40000) must be less than max_seq_len (32768)."),
-    "Cerebras": (400, "Current length is 9000 while limit is 8192"),
+    "Cerebras, in words": (400, "Current length is 9000 while limit is 8192"),
     "Snowflake": (400, "max tokens of 4096 exceeded"),
     "Xinference": (400, "inputs length 5000 exceeds the max_input_length 4096"),
     "an entity too large": (413, "Conversation too long: 5000 tokens is over the limit"),
