@@ -42,14 +42,17 @@ def draw(
         )
         # Subtract the largest logit first, so that nothing overflows at a low temperature.
         logits_BV = (logits_BV - logits_BV.amax(dim=-1, keepdim=True)) / scale[:, None]
-    logprobs_BV = torch.log_softmax(logits_BV, dim=-1)
-    tokens_B = logits_BV.argmax(dim=-1)  # from logits: close log-probabilities may round to equal
-    if any(temperatures):
-        drawn = _drawn(_kept(logprobs_BV, samplings), uniforms)
+    chances_BV = torch.softmax(logits_BV, dim=-1)
+    tokens_B = _drawn(_kept(chances_BV, samplings), uniforms) if any(temperatures) else None
+    if not all(temperatures):
+        likeliest = logits_BV.argmax(dim=-1)  # from logits: close probabilities may round to equal
         greedy = torch.tensor([temperature == 0 for temperature in temperatures], device=logits_BV.device)
-        tokens_B = torch.where(greedy, tokens_B, drawn)
-    chosen = logprobs_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
-    return tokens_B.tolist(), chosen
+        tokens_B = likeliest if tokens_B is None else torch.where(greedy, likeliest, tokens_B)
+    assert tokens_B is not None
+    most_B = logits_BV.amax(dim=-1)
+    chosen_B = logits_BV.gather(1, tokens_B[:, None])[:, 0] - most_B + chances_BV.amax(dim=-1).log()
+    tokens, chosen = torch.stack([tokens_B.double(), chosen_B.double()]).tolist()
+    return [int(token) for token in tokens], chosen
 
 
 def logprobs_at(logits_BV: torch.Tensor, wanted: Sequence[tuple[int, ...]]) -> list[tuple[float, ...]]:
@@ -64,33 +67,52 @@ def logprobs_at(logits_BV: torch.Tensor, wanted: Sequence[tuple[int, ...]]) -> l
     return [tuple(next(values) for _ in ids) for ids in wanted]
 
 
-def _drawn(kept_BV: torch.Tensor, uniforms: Sequence[float]) -> torch.Tensor:
-    """Sample token ids [B] from log-probabilities, some of them -inf."""
-    cumulative_BV = kept_BV.double().exp_().cumsum_(dim=-1)
-    total_B1 = cumulative_BV[:, -1:].contiguous()
-    points_B1 = torch.tensor(uniforms, dtype=torch.float64, device=kept_BV.device)[:, None] * total_B1
-    # `right`: a point on a boundary belongs to the next token, so that a token of probability 0 is never drawn.
-    drawn_B1 = torch.searchsorted(cumulative_BV, points_B1, right=True)
-    last_B1 = torch.searchsorted(cumulative_BV, total_B1)
-    return torch.minimum(drawn_B1, last_B1)[:, 0].clamp_(max=kept_BV.shape[1] - 1)  # beyond only if all are NaN
+BLOCK = 16
+"""Probabilities that are summed in float32: with few, the sum is as exact as they are."""
 
 
-def _kept(logprobs_BV: torch.Tensor, samplings: Sequence[SamplingConfig]) -> torch.Tensor:
-    """Set log-probabilities to -inf for tokens removed by top-k, and then by top-p among the rest."""
-    size = logprobs_BV.shape[1]
+def _drawn(chances_BV: torch.Tensor, uniforms: Sequence[float]) -> torch.Tensor:
+    """Sample token ids [B] from probabilities, some of them 0: first a block of ids, then an id of the block."""
+    short = -chances_BV.shape[1] % BLOCK
+    if short:
+        chances_BV = torch.nn.functional.pad(chances_BV, (0, short))
+    chances_BNK = chances_BV.unflatten(-1, (-1, BLOCK))
+    blocks_BN = chances_BNK.sum(dim=-1).double()
+    cumulative_BN = blocks_BN.cumsum(dim=-1)
+    points_B1 = torch.tensor(uniforms, dtype=torch.float64, device=chances_BV.device)[:, None]
+    points_B1 = points_B1 * cumulative_BN[:, -1:]
+    block_B1 = _first_beyond(cumulative_BN, points_B1)
+    size_B1 = blocks_BN.gather(1, block_B1)
+    into_B1 = (points_B1 - cumulative_BN.gather(1, block_B1) + size_B1).clamp_(min=0.0)  # rounding may go below
+    inner_BK = chances_BNK.gather(1, block_B1[:, :, None].expand(-1, -1, BLOCK))[:, 0].double().cumsum(dim=-1)
+    place_B1 = _first_beyond(inner_BK, into_B1 / size_B1 * inner_BK[:, -1:])
+    return (block_B1 * BLOCK + place_B1)[:, 0].clamp_(max=chances_BV.shape[1] - short - 1)  # beyond only if all are NaN
+
+
+def _first_beyond(cumulative_BN: torch.Tensor, points_B1: torch.Tensor) -> torch.Tensor:
+    """Return the first place [B, 1] whose cumulative sum exceeds a point, at most the last that adds to the sum."""
+    # `right`: a point on a boundary belongs to the next place, so that a probability of 0 is never drawn.
+    first_B1 = torch.searchsorted(cumulative_BN, points_B1.contiguous(), right=True)
+    last_B1 = torch.searchsorted(cumulative_BN, cumulative_BN[:, -1:].contiguous())
+    return torch.minimum(first_B1, last_B1).clamp_(max=cumulative_BN.shape[1] - 1)
+
+
+def _kept(chances_BV: torch.Tensor, samplings: Sequence[SamplingConfig]) -> torch.Tensor:
+    """Set the probabilities of tokens removed by top-k, and then by top-p among the rest, to 0."""
+    size = chances_BV.shape[1]
     ks = [sampling.top_k if 0 < sampling.top_k < size else size for sampling in samplings]
     ps = [sampling.top_p for sampling in samplings]
     if all(k == size for k in ks) and all(p >= 1 for p in ps):
-        return logprobs_BV
-    device = logprobs_BV.device
-    sorted_BV, order_BV = logprobs_BV.sort(dim=-1, descending=True, stable=True)
+        return chances_BV
+    device = chances_BV.device
+    sorted_BV, order_BV = chances_BV.sort(dim=-1, descending=True, stable=True)
     places_V = torch.arange(size, device=device)
-    sorted_BV = sorted_BV.masked_fill(places_V >= torch.tensor(ks, device=device)[:, None], float("-inf"))
-    shares_BV = torch.softmax(sorted_BV, dim=-1)
+    sorted_BV = sorted_BV.masked_fill(places_V >= torch.tensor(ks, device=device)[:, None], 0.0)
+    shares_BV = sorted_BV / sorted_BV.sum(dim=-1, keepdim=True)
     before_BV = shares_BV.cumsum(dim=-1) - shares_BV
     limits_B = torch.tensor([p if p < 1 else 2.0 for p in ps], device=device)
     left_out_BV = (before_BV >= limits_B[:, None]) & (places_V > 0)
-    sorted_BV = sorted_BV.masked_fill(left_out_BV, float("-inf"))
+    sorted_BV = sorted_BV.masked_fill(left_out_BV, 0.0)
     return torch.empty_like(sorted_BV).scatter_(1, order_BV, sorted_BV)
 
 
@@ -136,14 +158,13 @@ class EngineRow:
     slot: int = -1
     done: int = 0
 
-    @property
-    def adapter(self) -> str:
-        return self.requests[0].request.adapter
-
-    @property
-    def context(self) -> tuple[int, ...]:
+    def __post_init__(self) -> None:
+        first = self.requests[0]
+        self.adapter = first.request.adapter
+        self.context = first.request.ids
         """Context of the requests [T]."""
-        return self.requests[0].request.ids
+        self.most = len(self.context) + max(pending.most for pending in self.requests)
+        """Tokens that the row may grow to."""
 
     @property
     def drawn(self) -> list[int]:
@@ -172,6 +193,7 @@ def merge_into_identical(row: EngineRow, rows: Sequence[EngineRow]) -> bool:
         nothing_drawn = len(row.ids) == len(target.ids) == len(target.context)
         if nothing_drawn and row.adapter == target.adapter and row.context == target.context:
             target.requests += row.requests
+            target.most = max(target.most, row.most)
             return True
     return False
 
@@ -221,8 +243,11 @@ def plan_parts(rows: Sequence[EngineRow], most: int) -> list[tuple[EngineRow, Sl
 def split_by_token(row: EngineRow, by_token: Mapping[int, list[PendingRequest]]) -> list[EngineRow]:
     """Split a row by the drawn tokens: one row per token, with its requests, all in the row's slot.
 
-    The last of them reuses the row's list of ids, so an unsplit row is not copied.
+    A row whose requests all drew one token is returned itself, with the token.
     """
+    if len(by_token) == 1:
+        row.ids += by_token
+        return [row]
     *splitting, (last, last_requests) = by_token.items()
     branches = [EngineRow(requests, [*row.ids, token], row.slot, row.done) for token, requests in splitting]
     row.ids.append(last)

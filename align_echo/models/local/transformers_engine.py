@@ -175,11 +175,6 @@ class _Resize:
 _Waiting = PendingRequest | EngineRow | _ModelChange
 
 
-def longest_row(row: EngineRow) -> int:
-    """Return the number of tokens that a row may grow to."""
-    return len(row.context) + max(pending.most for pending in row.requests)
-
-
 def engine_memory(model: PreTrainedModel, *, context: int = 0, step_tokens: int = 0) -> ModelMemory:
     """Estimate the memory of an engine around a model; `context` is as in `TransformersEngine`."""
     config = model.config.get_text_config()
@@ -441,10 +436,10 @@ class TransformersEngine:
 
     def _fits(self, row: EngineRow) -> bool:
         """Return True if the row fits beside the active ones, however long their replies are. One row always fits."""
-        return not self._rows or self._cache.fits([longest_row(active) for active in (*self._rows, row)])
+        return not self._rows or self._cache.fits([active.most for active in (*self._rows, row)])
 
     def _seat(self, row: EngineRow) -> None:
-        columns = max(longest_row(active) for active in (*self._rows, row))
+        columns = max(active.most for active in (*self._rows, row))
         if self._cache.narrows(columns):  # rows in progress are read again, in fewer slots
             self._waiting.extendleft(EngineRow(active.requests, active.ids) for active in reversed(self._rows))
             self._rows = []
@@ -456,7 +451,7 @@ class TransformersEngine:
 
     def _free(self) -> None:
         """Free memory of idle rows that active ones may need."""
-        self._cache.free({active.slot: longest_row(active) for active in self._rows})
+        self._cache.free({active.slot: active.most for active in self._rows})
 
     def _is_read_by_another(self, row: EngineRow) -> bool:
         """Check for a context in progress that this row can copy much of. If so, the row waits for it."""
@@ -468,8 +463,8 @@ class TransformersEngine:
         """Return True if the next step is full without this row, which would end a context that goes on."""
         if sum(len(active.ids) - active.done for active in self._rows if active.reading) < self._step_tokens:
             return False
-        busy = {active.slot: longest_row(active) for active in self._rows}
-        return not self._cache.spares(busy, longest_row(row)) and not self._cache.continues(row.ids, row.adapter, busy)
+        busy = {active.slot: active.most for active in self._rows}
+        return not self._cache.spares(busy, row.most) and not self._cache.continues(row.ids, row.adapter, busy)
 
     def _change(self, change: _ModelChange) -> None:
         if not change.future.set_running_or_notify_cancel():
@@ -556,7 +551,7 @@ class TransformersEngine:
             onward = [pending for pending in branch.requests if not reasons[id(pending)]]
             if onward and branch.slot in slots:
                 slots.remove(branch.slot)
-                self._rows.append(replace(branch, requests=onward))
+                self._rows.append(branch if len(onward) == len(branch.requests) else replace(branch, requests=onward))
             elif onward:
                 without_slot.append(EngineRow(onward, branch.ids))
         self._waiting.extendleft(reversed(without_slot))
