@@ -113,6 +113,7 @@ class ChatEncoder:
         self._guard_id = int(self._content_tokenizer.token_to_id(_GUARD) or 0)
         self._segment = lru_cache(maxsize=_TEXTS_KEPT)(self._encode_segment)
         self._guarded = lru_cache(maxsize=_TEXTS_KEPT)(self._guard)
+        self._decoded = lru_cache(maxsize=_TEXTS_KEPT)(self._decode)
         self._contexts: OrderedDict[tuple[Any, ...], _Context] = OrderedDict()
         self._lock = threading.Lock()
         self._learn_reply()
@@ -199,6 +200,9 @@ class ChatEncoder:
 
     def text(self, ids: Sequence[int]) -> str:
         """Decode a reply, without its end token."""
+        return self._decoded(tuple(ids))
+
+    def _decode(self, ids: tuple[int, ...]) -> str:
         text_ids = list(ids[:-1]) if ids and ids[-1] in self.stop_ids else list(ids)
         return str(self._template_tokenizer.decode(text_ids, skip_special_tokens=False))
 
