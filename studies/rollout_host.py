@@ -124,7 +124,8 @@ def null_model() -> Any:
     size: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
     heads: dict[str, Any] = {"num_attention_heads": 1, "num_key_value_heads": 1}
     config = LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=CONTEXT, **size, **heads)
-    return LlamaForCausalLM(config).eval()
+    model: Any = LlamaForCausalLM(config)
+    return model.eval()
 
 
 def main() -> None:

@@ -76,7 +76,7 @@ def _drawn(chances_BV: torch.Tensor, uniforms: Sequence[float]) -> torch.Tensor:
     short = -chances_BV.shape[1] % BLOCK
     if short:
         chances_BV = torch.nn.functional.pad(chances_BV, (0, short))
-    chances_BNK = chances_BV.unflatten(-1, (-1, BLOCK))
+    chances_BNK = chances_BV.reshape(len(chances_BV), -1, BLOCK)
     blocks_BN = chances_BNK.sum(dim=-1).double()
     cumulative_BN = blocks_BN.cumsum(dim=-1)
     points_B1 = torch.tensor(uniforms, dtype=torch.float64, device=chances_BV.device)[:, None]
