@@ -171,13 +171,15 @@ class _Site:
             data_root=self._config.data_root,
             step_limit=self._config.turns + 1,
         )
+        raw = base_env(env)
         try:
-            texts = [env.reset(seed=0, options={"task": played.task_id})[0]]
-            texts += [env.step(turn.action)[0] for turn in played.turns]
+            pairs = [(env.reset(seed=0, options={"task": played.task_id})[0], raw.state.observation)]
+            for turn in played.turns:
+                if not raw.over:  # an environment that does not repeat itself may end earlier
+                    pairs.append((env.step(turn.action)[0], raw.state.observation))
         finally:
             env.close()
-        changed = (text for text, plain in zip(texts, played.texts, strict=True) if text != plain)
-        return next(changed, "")[:80]
+        return next((text[:80] for text, plain in pairs if text != plain), "")
 
     def play_interleaved(self, tasks: Sequence[str]) -> list[PlayedTask]:
         """Play several tasks turn by turn in turns, each in an environment of its own."""

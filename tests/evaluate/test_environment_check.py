@@ -14,6 +14,7 @@ from align_echo.cli.main import main
 from align_echo.evaluate.environment_check import SHIPPED_STEPS, CheckConfig, EnvironmentReport, check_environment
 from align_echo.interface.contract import load_interface, shipped_interfaces
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.plain import PlainEnv
 
 FORMS = "left | right | up"
@@ -62,6 +63,15 @@ class Forgetful(Walk):
         return f"{text} A wind of {random.SystemRandom().random():.6f}."
 
 
+class Fickle(Forgetful):
+    """Begins and ends by that chance, too."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = random.SystemRandom().randrange(-4, 5)
+        return self.show(f"You stand at {self.place}."), {}
+
+
 class Shared(Walk):
     """Seeds the chance of the whole process, and draws from it."""
 
@@ -102,7 +112,7 @@ def declared(world: type[Walk]) -> align_echo.TextEnvironment:
     return align_echo.TextEnvironment(world, action_format=FORMS, step_limit=30)
 
 
-KINDS = (Walk, Counted, Remembering, Forgetful, Shared, Mute, Letters, Long, Bandit)
+KINDS = (Walk, Counted, Remembering, Forgetful, Fickle, Shared, Mute, Letters, Long, Bandit)
 WORLDS = {world.__name__: declared(world) for world in KINDS}
 WRONG_TEST = align_echo.TextEnvironment(Walk, action_format=FORMS, is_invalid=lambda text: text == "No.")
 
@@ -153,6 +163,8 @@ def test_a_plain_world_has_no_trouble():
         ("Remembering", "history", "note", "hold the text before"),
         ("Forgetful", "repeats", "trouble", "seed all chance"),
         ("Forgetful", "forks", "trouble", "does not repeat itself"),
+        ("Forgetful", "text", "good", "reach the agent unchanged"),
+        ("Fickle", "text", "good", "reach the agent unchanged"),
         ("Shared", "repeats", "good", "same texts"),
         ("Shared", "interleaved", "trouble", "processes:N"),
         ("Mute", "refusals", "note", "not recognised"),
@@ -165,6 +177,18 @@ def test_each_property_is_found(world, name, state, words):
     found = check(WORLDS[world])
     assert found[name][0] == state
     assert words in found[name][1]
+
+
+def test_a_text_that_an_interface_changes_is_trouble(monkeypatch):
+    stepped = AlignWrapper.step
+
+    def step(env: AlignWrapper, action: str):
+        text, *others = stepped(env, action)
+        return (f"{text}!", *others)
+
+    monkeypatch.setattr(AlignWrapper, "step", step)
+    state, message = check(WORLDS["Walk"])["text"]
+    assert (state, message[:22]) == ("trouble", "an interface changes a")
 
 
 def test_a_declared_test_that_knows_no_refusal_is_trouble():
