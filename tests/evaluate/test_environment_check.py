@@ -13,8 +13,8 @@ import align_echo
 from align_echo.cli.main import main
 from align_echo.evaluate.environment_check import SHIPPED_STEPS, CheckConfig, EnvironmentReport, check_environment
 from align_echo.interface.contract import load_interface, shipped_interfaces
-from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.plain import PlainEnv
 
 FORMS = "left | right | up"

@@ -112,6 +112,11 @@ def lift(
     return _WITH_DIGIT.sub(lambda word: PART if any(each.startswith(word[0]) for each in words) else word[0], text)
 
 
+def mask_ids(text: str) -> str:
+    """Return a canonical answer with all words that have a digit alike."""
+    return _WITH_DIGIT.sub("#", text)
+
+
 def _parts(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else [value]
 

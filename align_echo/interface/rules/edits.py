@@ -13,12 +13,15 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, shape_name, text_of
 from align_echo.types import Frozen
 
-EditKind = Literal[
-    "wording", "form", "article", "case", "plural", "sign", "list", "text", "number", "value", "argument"
-]
+Side = Literal["after", "before"]
+
+EditKind = (
+    Side
+    | Literal["wording", "form", "article", "case", "plural", "sign", "list", "text", "number", "value", "argument"]
+)
 
 MOST_VALUES = 8
 """Maximum values of an argument that may be listed as its only ones."""
@@ -30,6 +33,13 @@ MOST_FORMS = 12
 USUAL_SIGNS = ("#{}",)
 """Signs of ids that tools may want and no text shows."""
 
+MOST_PLACES, NEAR = 12, 100
+"""Latest places of an argument in the texts near which an id is looked for, and characters on each side."""
+
+_APART = re.compile(r"[.!?]\s+[A-Z\"]|[\n;|)\]}]|,(?!.*\")(?<!\",)")
+"""What parts a name from the id of another one: the end of a sentence or of brackets, or a comma outside JSON."""
+
+_ID = re.compile(r"\w*\d\w*(?:[-_]\w+)*|\w+(?:[-_]\w*\d\w*)+")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -38,7 +48,8 @@ class Edit(Frozen):
 
     `detail` holds the form of a "form" edit, whose arguments are `terms`, or the action's own in order; a value with {}
     for a "sign"; the text of a "value", and `others` those that are as good; the right name for an "argument", or ""
-    where each argument has the name that is most alike.
+    where each argument has the name that is most alike; the letters of a "case": lower, upper, or as read; for "after"
+    and "before" the shape of the id that stands next to the argument in the latest sentence with both.
     """
 
     kind: EditKind
@@ -88,7 +99,10 @@ def _edited(edit: Edit, value: JsonValue, texts: str) -> JsonValue:
             bare = re.sub(r"^(?:(?:a|an|the)\s+)+", "", value, flags=re.IGNORECASE)
             return f"{edit.detail} {bare}" if edit.detail else bare
         case "case":
-            return _as_read(value, texts) if edit.detail == "read" else value.lower()
+            cased = {"lower": value.lower(), "upper": value.upper()}
+            return cased.get(edit.detail) or _as_read(value, texts)
+        case "after" | "before":
+            return next((each for side, each in _ids_beside(value, texts, edit.detail) if side == edit.kind), None)
         case "plural":
             return value[:-1] if value.endswith("s") else f"{value}s"
         case "sign":
@@ -149,9 +163,20 @@ def _as_number(value: JsonValue) -> JsonValue:
 
 
 def _as_read(value: str, texts: str) -> str | None:
-    """Return a value as the texts write it; None if they do not have it."""
-    found = re.search(rf"(?<!\w){re.escape(value)}(?!\w)", texts, re.IGNORECASE)
-    return found[0] if found else None
+    """Return a value in the latest other letters of the texts; None if they do not have it."""
+    found = re.findall(rf"(?<!\w){re.escape(value)}(?!\w)", texts, re.IGNORECASE)
+    return next((each for each in reversed(found) if each != value), None)
+
+
+def _ids_beside(value: str, texts: str, shape: str = "") -> Iterator[tuple[Side, str]]:
+    """Yield the words with a digit that stand next to a value, and their sides, the latest places first."""
+    places = [*re.finditer(rf"(?<!\w){re.escape(value)}(?!\w)", texts, re.IGNORECASE)]
+    for place in reversed(places[-MOST_PLACES:]):
+        ahead, behind = texts[place.end() :][:NEAR], texts[: place.start()][-NEAR:]
+        after = [each[0] for each in _ID.finditer(ahead) if not _APART.search(ahead[: each.start()])]
+        before = [each[0] for each in _ID.finditer(behind) if not _APART.search(behind[each.end() :])]
+        sides: list[tuple[Side, list[str]]] = [("after", after[:1]), ("before", before[-1:])]
+        yield from ((side, each) for side, ids in sides for each in ids if shape in ("", shape_name(each)))
 
 
 def _renamed(edit: Edit, tree: ActionTree, grammar: ActionGrammar) -> ActionTree | None:
@@ -223,12 +248,14 @@ def _value_edits(slot: int, value: JsonValue, texts: str, known: Sequence[JsonVa
     if isinstance(value, str) and value:
         for article in ("", "the", "a"):
             yield Edit(kind="article", slot=slot, detail=article)
-        yield Edit(kind="case", slot=slot, detail="lower")
-        yield Edit(kind="case", slot=slot, detail="read")
+        yield from (Edit(kind="case", slot=slot, detail=letters) for letters in ("lower", "upper", "read"))
         yield Edit(kind="plural", slot=slot)
         usual = USUAL_SIGNS if in_call and value[-1:].isdigit() else ()
         signs = dict.fromkeys([*_signs(value, texts, known), *usual])
         yield from (Edit(kind="sign", slot=slot, detail=sign) for sign in signs)
+        if not _ID.fullmatch(value):
+            beside = ((side, shape_name(each)) for side, each in _ids_beside(value, texts))
+            yield from (Edit(kind=side, slot=slot, detail=shape) for side, shape in dict.fromkeys(beside))
     distinct = list(dict.fromkeys(text_of(each) for each in known if isinstance(each, str)))
     if len(distinct) <= MOST_VALUES:
         yield from (Edit(kind="value", slot=slot, detail=each) for each in distinct)

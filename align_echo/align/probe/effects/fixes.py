@@ -18,6 +18,7 @@ from pydantic import JsonValue
 
 from align_echo.align.probe.effects.in_words import belonging_in_words, edit_in_words, letter, write_term
 from align_echo.align.probe.effects.outcomes import Instance, Observer
+from align_echo.align.probe.effects.runtimes import RuntimeCache
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionTree, Term, fill, kind_name, shape_name, text_of
 from align_echo.interface.rules.answers import SAME
@@ -44,12 +45,6 @@ GIVEN_UP = 8
 
 HELPED_BEFORE = 4
 """Fixes that are tried first because they helped before."""
-
-MOST_RUNTIMES = 400
-"""Latest states whose runtime is remembered."""
-
-LAST_STATES = 3
-"""States at the end of a way whose runtime is remembered."""
 
 MIN_FIXED, MIN_TASKS = 3, 2
 """Actions, and tasks, in which a fix must work to be a rule on trial."""
@@ -81,13 +76,20 @@ Step = tuple[str, tuple[Term, ...]]
 
 @dataclass
 class Fixes:
-    """Fixes of a form's refused actions: by edit, and by step. `order` holds steps that help only after another one."""
+    """Fixes of a form's refused actions: by edit, and by step. `order` holds steps that help only after another one,
+    `ends` the edits after which the episode ended, with the last answers."""
 
     refused: list[Instance] = field(default_factory=list)
     edits: dict[Edit, list[Instance]] = field(default_factory=lambda: defaultdict(list))
     answers: dict[Edit, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
+    ends: dict[Edit, list[tuple[Instance, str]]] = field(default_factory=lambda: defaultdict(list))
     steps: dict[Step, list[Instance]] = field(default_factory=lambda: defaultdict(list))
     order: dict[Step, Step] = field(default_factory=dict)
+
+    @property
+    def tried(self) -> list[Edit]:
+        """Edits that worked, or ended the episode."""
+        return [*dict.fromkeys([*self.edits, *self.ends])]
 
 
 class FixSearch:
@@ -112,7 +114,7 @@ class FixSearch:
         self._missed: Counter[tuple[str, str]] = Counter()
         self._met: frozenset[str] = frozenset()
         self.kinds: dict[str, tuple[tuple[str, ...], ...]] = {}
-        self._runtimes = {True: _RuntimeCache(), False: _RuntimeCache()}
+        self._runtimes = {True: RuntimeCache(), False: RuntimeCache()}
 
     # ------------------------------------------------------------ values
 
@@ -294,7 +296,7 @@ class FixSearch:
         count = 0
         for edit in dict.fromkeys(edits):
             tried = self._edited(edit, instance, texts)
-            if tried is not None and self.observer.answer(tried) not in self.observer.classes(tried.tree.form):
+            if tried is not None and self.observer.wants_tests(tried):
                 self.observer.note(tried)
             if tried is not None and self.observer.works(tried, refusal):
                 fixes.edits[edit].append(instance)
@@ -304,7 +306,13 @@ class FixSearch:
                     self.observer.confirmed[form].add(refusal)
                 if edit.kind == "wording":  # every other edit holds this one
                     return count
+            elif tried is not None and self.ends_otherwise(tried, refusal):
+                fixes.ends[edit].append((instance, tried.text))
         return count
+
+    def ends_otherwise(self, tried: Instance, refusal: str) -> bool:
+        """Whether an action ended the episode with another answer than those that refuse it."""
+        return tried.child.over and tried.text != refusal and tried.text not in self.observer.refusals(tried.tree.form)
 
     def _edited(self, edit: Edit, instance: Instance, texts: str) -> Instance | None:
         """Play an action with an edit; None if the edit does not apply."""
@@ -328,6 +336,7 @@ class FixSearch:
             helped = [*self.steps_that_help(instance)]
         for tree in helped:
             self.observer.confirmed[instance.tree.form].add(refusal)
+            self.observer.note_help(instance.state, tree)
             for terms in list_terms(tree, instance.tree, runtime):
                 fixes.steps[tree.form, terms].append(instance)
         return len(helped)
@@ -509,9 +518,15 @@ class FixSearch:
         lower = texts.lower()
         worked = [name for name in worked if name.lower() in lower]
         names = dict.fromkeys(self.observer.name.findall(texts))
-        shapes = set(map(shape_name, counts[slot])) if slot < len(counts) else set[str]()
-        if self.grammar.forms[form].tool and shapes:
-            signed = dict.fromkeys(_in_shapes(names, shapes))
+        values = [self.as_value.get(text, text) for text in counts[slot]] if slot < len(counts) else []
+        if self.grammar.forms[form].tool and values:
+            parts = [text_of(part) for value in values for part in (value if isinstance(value, list) else [value])]
+            signed = [*dict.fromkeys(_in_shapes(names, set(map(shape_name, parts))))]
+            if all(isinstance(value, list) for value in values):
+                told = [part for part in dict.fromkeys(parts) if part.lower() in lower]
+                lists: dict[str, JsonValue] = {text_of([name]): [name] for name in told or signed}
+                self.as_value.update(lists)
+                signed = [*lists]
             return [*worked, *(name for name in signed if name not in worked)]
         met = self._met if worked else frozenset[str]()
         return [*worked, *(name for name in names if name not in met and name not in worked)]
@@ -546,9 +561,12 @@ class FixSearch:
         telling = {
             edit: fixed
             for edit, fixed in fixes.edits.items()
-            if self._tells_more(form, fixes.answers[edit]) and self._is_meant(form, edit, fixes)
+            if (self._tells_more(form, fixes.answers[edit]) or self._differs_by_tool(form, edit))
+            and self._is_meant(form, edit, fixes)
         }
-        for edit, fixed in _cover(telling, lambda edit: self._is_needed_elsewhere(form, edit)):
+        ending = {edit: [each for each, _ in ended] for edit, ended in fixes.ends.items() if edit not in telling}
+        telling |= {edit: fixed for edit, fixed in ending.items() if self.is_needed_elsewhere(form, edit)}
+        for edit, fixed in _cover(telling, lambda edit: self.is_needed_elsewhere(form, edit)):
             alike = [each for each in telling if is_as_good(each, edit) and fixes.edits[each] == fixes.edits[edit]]
             whole = edit.model_copy(update={"others": tuple(each.detail for each in alike)})
             rule = SayInstead(
@@ -560,15 +578,29 @@ class FixSearch:
             called = self.grammar.forms[form].tool and edit.kind not in ("value", "form")
             yield rule.model_copy(update={"say": WORDED}) if edit.kind == "wording" or called else rule
 
-    def _is_needed_elsewhere(self, form: str, edit: Edit) -> bool:
+    def is_needed_elsewhere(self, form: str, edit: Edit) -> bool:
         """Whether another tool needs the same edit of an argument of the same name."""
+        return any(_is_enough(self.by_form[other].edits[each]) for other, each in self._same_edits(form, edit))
+
+    def _differs_by_tool(self, form: str, edit: Edit) -> bool:
+        """Whether another tool is answered otherwise after the same edit of an argument of the same name.
+
+        One text for all calls would be a refusal in other words; that of an argument is alike for both tools.
+        """
+        own = {text for _, text in self.by_form[form].answers[edit]}
+        for other, each in self._same_edits(form, edit):
+            fixes = self.by_form[other]
+            told = [*fixes.answers[each], *((instance.tree.key, text) for instance, text in fixes.ends[each])]
+            if len(told) >= MIN_FIXED and not own & {text for _, text in told}:
+                return True
+        return False
+
+    def _same_edits(self, form: str, edit: Edit) -> Iterator[tuple[str, Edit]]:
+        """Yield the same edits of an argument of the same name that were tried with other tools."""
         wanted = self._by_name(form, edit)
-        return wanted is not None and any(
-            self._by_name(other, each) == wanted and _is_enough(fixed)
-            for other, fixes in self.by_form.items()
-            if other != form
-            for each, fixed in fixes.edits.items()
-        )
+        for other, fixes in self.by_form.items() if wanted is not None else ():
+            if other != form:
+                yield from ((other, each) for each in fixes.tried if self._by_name(other, each) == wanted)
 
     def _by_name(self, form: str, edit: Edit) -> tuple[str, str, str] | None:
         """Return an edit of a tool's wording with the name of its argument; None for another one."""
@@ -680,35 +712,6 @@ class FixSearch:
         if known.text:
             return known.text
         return f"{known.tool}({', '.join(f'{name}={{{slot}}}' for slot, name in enumerate(known.arguments))})"
-
-
-class _RuntimeCache:
-    """Runtimes at the latest states that were asked about, and at those just before, for the latest rules."""
-
-    def __init__(self) -> None:
-        self._rules = RuleSet()
-        self._at: dict[LabState, RuleRuntime] = {}
-
-    def at(self, state: LabState, rules: RuleSet) -> RuleRuntime:
-        """Return a runtime at a state, led on from the latest known one on the way."""
-        if rules is not self._rules and rules != self._rules:
-            self._rules, self._at = rules, {}
-        way = [state]
-        while way[-1] not in self._at and way[-1].parent is not None:
-            way.append(way[-1].parent)
-        start = way.pop()
-        if start not in self._at:
-            runtime = RuleRuntime(self._rules, start.opening or start.observation)
-            runtime.begin(start.observation)
-            self._at[start] = runtime
-        runtime = self._at[start].branch()
-        for left, each in reversed([*enumerate(way)]):
-            runtime.hear(each.actions[-1], each.observation)
-            if left < LAST_STATES:
-                self._at[each] = runtime.branch()
-        while len(self._at) > MOST_RUNTIMES:
-            del self._at[next(iter(self._at))]
-        return runtime
 
 
 def _in_shapes(names: Iterable[str], shapes: set[str]) -> Iterator[str]:

@@ -42,8 +42,10 @@ def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
             how = f'with "{edit.detail}"' if edit.detail else "without an article"
             return f"In `{name}`, {slot} is written {how}"
         case "case":
-            how = "small letters" if edit.detail == "lower" else "the letters shown"
+            how = {"lower": "small letters", "upper": "capital letters"}.get(edit.detail, "the letters shown")
             return f"In `{name}`, {slot} is written in {how}"
+        case "after" | "before":
+            return f"In `{name}`, {slot} is the id that stands {edit.kind} its name"
         case "plural":
             return f"In `{name}`, {slot} is written in the number that the environment uses"
         case "sign":

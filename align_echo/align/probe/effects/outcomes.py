@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, kind_name, text_of
-from align_echo.interface.rules.answers import SAME, AnswerReader
+from align_echo.interface.rules.answers import SAME, AnswerReader, mask_ids
 from align_echo.types import Trajectory
 
 TESTS = 4
@@ -91,6 +91,7 @@ class Observer:
         self._noted: dict[str, dict[tuple[str, bool], AnswerClass]] = defaultdict(lambda: defaultdict(AnswerClass))
         self._sorted: dict[str, dict[str, AnswerClass]] = {}
         self._refusals: dict[str, frozenset[str]] = {}
+        self._by_tools: dict[str, set[str]] = defaultdict(set)
         self.confirmed: dict[str, set[str]] = defaultdict(set)
         self.spoken: dict[str, Counter[str]] = defaultdict(Counter)
         self.going_on: set[str] = set()
@@ -160,7 +161,7 @@ class Observer:
     def repeat(self, repeats: int) -> None:
         """Forget what was noted, and repeat refused actions from now on."""
         self.repeats = repeats
-        for known in (self._noted, self._sorted, self._refusals):
+        for known in (self._noted, self._sorted, self._refusals, self._by_tools):
             known.clear()
 
     def insist(self, state: LabState, action: str) -> Instance | None:
@@ -181,19 +182,22 @@ class Observer:
         """Return the answers to a form by canonical text."""
         if form not in self._sorted:
             noted = self._noted.get(form, {})
-            stock = {text for (text, same), known in noted.items() if not same and known.refuses}
             merged: dict[str, AnswerClass] = defaultdict(AnswerClass)
             for (text, same), known in noted.items():
-                merged[SAME if same and text not in stock else text].merge(known)
+                merged[SAME if same and not self._is_worded(form, text) else text].merge(known)
             self._sorted[form] = dict(merged)
         return self._sorted[form]
 
     def answer(self, instance: Instance) -> str:
         """Return an instance's canonical answer."""
-        if not instance.same:
-            return instance.text
-        known = self._noted[instance.tree.form].get((instance.text, False))
-        return instance.text if known is not None and known.refuses else SAME
+        worded = not instance.same or self._is_worded(instance.tree.form, instance.text)
+        return instance.text if worded else SAME
+
+    def _is_worded(self, form: str, text: str) -> bool:
+        """Whether a text refuses a form, or several calls of another tool, also where it does not repeat the page."""
+        known = self._noted[form].get((text, False))
+        by_others = self.grammar.forms[form].tool != "" and bool(self._by_tools.get(text))
+        return (known is not None and known.refuses) or by_others
 
     def replay(self, trajectory: Trajectory) -> Iterator[Instance]:
         """Play an agent's episode again."""
@@ -333,7 +337,12 @@ class Observer:
         return pages
 
     def note(self, instance: Instance) -> None:
-        """Add an instance to its class, and test its effect unless the class was tested enough."""
+        """Add an instance to its class, and test its effect unless the class was tested enough.
+
+        An action at which the engine failed is of no class.
+        """
+        if instance.child.over and instance.action in self.lab.broken:
+            return
         if self.lists:
             self._read_list(instance.state)
             self.moving |= {instance.tree.form} if instance.child.admissible != instance.state.admissible else set()
@@ -350,6 +359,35 @@ class Observer:
                 known.tasks.add(instance.state.task_id)
         self._sorted.pop(instance.tree.form, None)
         self._refusals.pop(instance.tree.form, None)
+        if self.grammar.forms[instance.tree.form].tool and not instance.same:
+            self._note_tool(instance, refuses=known.refuses and len(known.given_in) > 1)
+
+    def wants_tests(self, instance: Instance) -> bool:
+        """Whether an answer is new for its form, or no effect was seen in few tests."""
+        known = self.classes(instance.tree.form).get(self.answer(instance))
+        return known is None or (not known.changed and known.unchanged < TESTS)
+
+    def note_help(self, state: LabState, step: ActionTree) -> None:
+        """Take down that a step, which made a refused action possible, took effect."""
+        instance = self.play(state, self.grammar.write(step))
+        if instance is None or instance.child.over or self.refused(instance):
+            return
+        known = self._noted[step.form][instance.text, instance.same]
+        if not known.changed:
+            known.changed += 1
+            known.instances.append(instance)
+            known.given_in.add(state.task_id)
+            known.tasks.add(state.task_id)
+            self._sorted.clear()
+            self._refusals.clear()
+
+    def _note_tool(self, instance: Instance, *, refuses: bool) -> None:
+        """Take down whether a text refuses a tool's calls in several tasks."""
+        tools, before = self._by_tools[instance.text], bool(self._by_tools[instance.text])
+        (tools.add if refuses else tools.discard)(instance.tree.form)
+        if bool(tools) != before:
+            self._sorted.clear()
+            self._refusals.clear()
 
     def listed(self, state: LabState) -> list[ActionTree]:
         """Return the possible actions of known forms that the engine lists in a state."""
@@ -402,6 +440,9 @@ class Observer:
             return self._refusals[form]
         classes = self.classes(form)
         silent = {answer for answer, known in classes.items() if known.refuses}
+        if self.grammar.forms[form].tool:  # with other ids, the same words told an effect
+            worked = {mask_ids(answer) for answer, known in classes.items() if known.changed}
+            silent = {answer for answer in silent if mask_ids(answer) not in worked}
         if len(silent) == len(classes):
             silent = {answer for answer in silent if len({each.tree.key for each in classes[answer].instances}) > 1}
         self._refusals[form] = frozenset(silent)

@@ -417,7 +417,8 @@ def _before_edit(value: JsonValue, search: FixSearch, rules: RuleSet, form: str,
             continue
         edit, others = rule.edit, search.grammar.forms[rule.form].arguments
         alike = edit.slot >= 0 and others[edit.slot : edit.slot + 1] == names[slot : slot + 1]
-        if alike if names else (rule.form, edit.slot) == (form, slot):
+        every = rule.form == form and edit.slot < 0 and search.grammar.forms[form].types[slot : slot + 1] == ("array",)
+        if (alike or every) if names else (rule.form, edit.slot) == (form, slot):
             value = undo_edit(edit, value)
     return value
 
@@ -473,9 +474,19 @@ def _try_wording(search: FixSearch, rule: SayInstead, instance: Instance, book: 
     edits = [rule.edit.model_copy(update={"detail": detail, "others": ()}) for detail in details]
     trees = [apply_edit(edit, instance.reading, search.grammar, read_texts(instance.child)) for edit in edits]
     played = [observer.insist(instance.child, search.grammar.write(tree)) for tree in trees if tree is not None]
-    worked = [tried is not None and observer.works(tried, observer.answer(instance)) for tried in played]
+    refusal = observer.answer(instance)
+    worked = [
+        tried is not None and (observer.works(tried, refusal) or _is_understood(search, rule, tried, refusal))
+        for tried in played
+    ]
     if any(worked):
         book.count([rule], instance, passed=all(worked), tree=trees[0])
+
+
+def _is_understood(search: FixSearch, rule: Rule, tried: Instance, refusal: str) -> bool:
+    """Whether an edit that another tool needs too made an action end the episode, which is no refusal."""
+    known = isinstance(rule, SayInstead) and search.is_needed_elsewhere(rule.form, rule.edit)
+    return known and search.ends_otherwise(tried, refusal)
 
 
 def _helped(search: FixSearch, instance: Instance) -> bool:
@@ -504,9 +515,10 @@ def _follow(search: FixSearch, rules: RuleSet, instance: Instance, advice: Advic
             took_effect = False
             break
         if not needs:
-            if tried.child.over and not observer.reaches_goal(tried):
+            ends = tried.child.over and not observer.reaches_goal(tried)
+            if ends and not _is_understood(search, rule, tried, observer.answer(at)):
                 return
-            if observer.works(tried, observer.answer(at)):
+            if ends or observer.works(tried, observer.answer(at)):
                 for each, where, edited in followed:
                     book.count([each], where, passed=True, tree=edited)
                 return
