@@ -15,17 +15,7 @@ from align_echo.evaluate.forecast import forecast_plan
 from align_echo.evaluate.plan import EvaluationConfig, EvaluationPlan, plan_evaluation
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.refinement import RefinementResult, refine, rounds_table
-from align_echo.evaluate.tables import (
-    NAMES,
-    interface_line,
-    repeated,
-    residue_lines,
-    show_parting,
-    tables,
-    undefined,
-    unplayed,
-    verdicts_given,
-)
+from align_echo.evaluate.tables import NAMES, interface_line, remarks, show_parting, tables, verdicts_given
 from align_echo.rollout.faults import InterfaceConduct, overstepped, tell, verdict
 from align_echo.run_dir import agent_details
 
@@ -61,7 +51,7 @@ def _show(plan: EvaluationPlan, path: Path, result: VariantComparison) -> dict[s
     for table in tables(result):
         console.print(table)
         console.print()
-    for line in (*undefined(result), *unplayed(result), *repeated(result), *residue_lines(result), *tell(conducts)):
+    for line in (*remarks(result), *tell(conducts)):
         say(line)
     interfaces = [interface_line(plan.interface, each) for each in plan.variants.values() if each is not None][:1]
     games = [f"games: {result.games}"] if result.games else []

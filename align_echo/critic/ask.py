@@ -36,7 +36,7 @@ from align_echo.base.files import read_text, write_atomically
 from align_echo.base.halting import on_threads
 from align_echo.base.plain_yaml import parse_json
 from align_echo.critic.language import ECHO, Critique, CritiqueForm, one_line
-from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError, UsageError
+from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError, UsageError, printable
 from align_echo.models.drawing import choose, model_for_sample
 from align_echo.models.tool_calls import without_tools
 from align_echo.prompts import prompt_hash, render
@@ -316,9 +316,11 @@ class UnreadVerdicts:
             self._unread += sum(verdict.label is None and verdict.logit is None for verdict in answered)
             asked, unread = self._asked, self._unread
         if asked >= ENOUGH_VERDICTS and unread > MOST_UNREAD * asked:
+            said = next((verdict.reply or verdict.problem for verdict in answered if verdict.label is None), "")
+            one = f" ({printable(said)[:80]!r})" if said else ""
             raise UsageError(
-                f"{critic.model.name} said neither correct nor wrong in {unread} of {asked} answers: it does not judge "
-                "actions so; give another critic, or one trained for it"
+                f"{critic.model.name} said neither correct nor wrong in {unread} of {asked} answers{one}: it does not "
+                "judge actions so; give another critic, or one trained for it"
             )
 
 

@@ -20,7 +20,7 @@ from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.presets import EpisodeRules
 from align_echo.base.dice import Dice
 from align_echo.critic.ask import ActionQuestion, Critic, UnreadVerdicts, Verdict, ask
-from align_echo.errors import AgentError, UsageError
+from align_echo.errors import AgentError, ModelError, UsageError
 from align_echo.models.recording import describe_model
 from align_echo.registry import Registry, with_article
 from align_echo.types import (
@@ -307,7 +307,8 @@ class BestOf:
         return describe_model("judge", critic.model) | details
 
     def act(self, view: AgentView) -> AgentReply:
-        """Return the chosen reply; `usage` sums over candidates and verdicts. Raises `ModelError` if a candidate fails.
+        """Return the chosen reply; `usage` sums over candidates and verdicts. Raises `ModelError` if a candidate or a
+        verdict fails.
         """
         start = self._sample * self._candidates
         replies = self._agent.act_all(view, range(start, start + self._candidates))
@@ -329,6 +330,9 @@ class BestOf:
             conversation = [message.model_copy(update={"tokens": None}) for message in conversation]
         asked = critic or Critic(self._agent.model)
         verdicts = ask(asked, [ActionQuestion(conversation, action) for action in actions])
+        fault = next((verdict.fault for verdict in verdicts if verdict.fault is not None), None)
+        if fault is not None:
+            raise ModelError(f"no verdict on the candidates: {fault.message}")
         self._unread.add(asked, verdicts)
         return verdicts
 

@@ -168,7 +168,8 @@ def compare(
     """
     for name, played in trajectories.items():
         if all(episode.fault is not None for episode in played):
-            raise UsageError(f"no episode of variant {name!r} finished without a fault; {_first_fault(played)}")
+            what = f"no episode of variant {name!r} finished without a fault"
+            raise UsageError(f"{what}; {_first_fault(played)}; --resume plays them again")
     sums = {name: VariantSums() for name in trajectories}
     counted = {name: map(sums[name].add, played) for name, played in trajectories.items()}
     refusals = RefusalJudge(spec, data_root=data_root).judge(counted)

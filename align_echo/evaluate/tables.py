@@ -194,6 +194,15 @@ def unplayed(comparison: VariantComparison) -> list[str]:
     ]
 
 
+def broken(comparison: VariantComparison) -> list[str]:
+    """Return a line for each variant with episodes that broke."""
+    return [
+        f"{NAMES[name]}: {quantity(result.faults, 'episode')} broke and are in no figure: --resume plays them again"
+        for name, result in comparison.variants.items()
+        if result.faults
+    ]
+
+
 def repeated(comparison: VariantComparison) -> list[str]:
     """Return a line for each variant with episodes ended by an action repeated too often in a row."""
     return [
@@ -212,6 +221,12 @@ def residue_lines(comparison: VariantComparison) -> list[str]:
         for name, result in comparison.variants.items()
         if result.with_residue
     ]
+
+
+def remarks(comparison: VariantComparison) -> list[str]:
+    """Return all lines about what the tables do not show."""
+    parts = (undefined, unplayed, broken, repeated, residue_lines)
+    return [line for part in parts for line in part(comparison)]
 
 
 def _list_signs(residue: Mapping[str, int]) -> list[str]:

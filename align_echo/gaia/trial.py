@@ -445,6 +445,10 @@ def run_trial(
             critic, episodes, path, on_episode=lambda done: _report_progress(progress, done, len(episodes))
         )
         if not any(verdict.has_answer for turn in by_turn for verdict in turn.values()):
+            verdicts = [verdict for turn in by_turn for verdict in turn.values()]
+            if failed := [verdict for verdict in verdicts if verdict.fault is not None]:
+                why = f"{critic_name} gave no verdict, and broke in {len(failed)} of {len(verdicts)}"
+                raise UsageError(f"{why}; the first: {failed[0].problem}; --resume asks again")
             raise UsageError(f"{critic_name} said neither correct nor wrong of any action: it cannot be put on trial")
         states = collect_states(played, labelled, by_turn, chosen)
         result = measure_trial(states, chosen, picks=config.pick, temperature=temperature, seed=config.seed)

@@ -34,6 +34,9 @@ class Payer(Protocol):
     def before_attempt(self, messages: Sequence[Message], max_tokens: int) -> None:
         """Raise to keep an attempt from the endpoint. `max_tokens` are those of all its replies together."""
 
+    def after_answer(self, messages: Sequence[Message]) -> None:
+        """Count an attempt that was answered."""
+
     def after_lost(self, attempt: LostAttempt) -> None:
         """Count an attempt that may be billed without a reply."""
 
@@ -55,6 +58,12 @@ def check_attempt(messages: Sequence[Message], max_tokens: int) -> None:
     """Ask the payer before an attempt. Raises what the payer raises."""
     if (payer := _payer.get()) is not None:
         payer.before_attempt(messages, max_tokens)
+
+
+def report_answer(messages: Sequence[Message]) -> None:
+    """Tell the payer of an attempt that was answered."""
+    if (payer := _payer.get()) is not None:
+        payer.after_answer(messages)
 
 
 def report_lost(attempt: LostAttempt) -> None:

@@ -167,15 +167,15 @@ def judged(
     if about == "route":
         status = 404
     if about == "no credit":
-        return ModelError(f"the account for {where} has no credit left: {message}")
+        return UsageError(f"the account for {where} has no credit left: {message}; --resume goes on once it has")
     if about == "overflow":
         return ContextOverflowError(f"{where}: {message}")
     if status in (408, 409, 429) or (status >= 500 and about in (None, "busy")):
         return PassingFault(message, after)
-    if status in (401, 403):
+    if status in (401, 403) and about != "listed":
         if not keys:
             return UsageError(f"{where} refuses the user and the password ({status}): check them in the base URL")
-        return UsageError(f"{where} refuses the key ({status}): check {' or '.join(keys)}")
+        return UsageError(f"{where} refuses the key ({status}): check {' or '.join(keys)}; it says: {message}")
     if status == 407:
         return UsageError(f"a proxy on the way to {where} asks for a user and a password (407): see $HTTP_PROXY")
     if 300 <= status < 400:

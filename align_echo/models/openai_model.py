@@ -42,7 +42,7 @@ from align_echo.models.answers import (
     stated_counts,
     stated_wait,
 )
-from align_echo.models.attempts import LostAttempt, check_attempt, report_lost
+from align_echo.models.attempts import LostAttempt, check_attempt, report_answer, report_lost
 from align_echo.models.client import NOWHERE, EndpointClient, PassingFault, RetryPolicy, ask, ask_all, judged, timed
 from align_echo.models.drawing import (
     MAX_TOKENS,
@@ -357,6 +357,7 @@ class OpenAICompatibleModel:
                     report_lost(lost(*counts))
                 problem = judged(refusal, self._where, stated_wait(text), keys=self._keys)
             else:
+                report_answer(messages)
                 self._remember(trial)
                 self._watch_prompt(messages, answer)
                 if answer.spent[0] is None and answer.withheld(0) and not answer.calls(0):

@@ -10,6 +10,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -31,7 +32,8 @@ class Call(Frozen):
 
     A cached reply carries the usage of the original call: sum usage over distinct `request` values. For a choice among
     `words`, the reply is the chosen word ("" for none of them) and `logprobs` are as in `WordChoice`. `in_thinking`,
-    `thinking`, `thinking_tokens` and `calls` are as in `Completion`.
+    `thinking`, `thinking_tokens` and `calls` are as in `Completion`. `requests` were answered for it: several for a
+    verdict, and none for a reply that came with another.
     """
 
     model_config = ConfigDict(ser_json_inf_nan="strings")
@@ -52,6 +54,7 @@ class Call(Frozen):
     thinking_tokens: int | None = None
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
+    requests: int = 1
     cached: bool = False
     error: str = ""
 
@@ -153,11 +156,17 @@ SAMPLES_PER_STAGE = 2**32
 class TokenMeter(Protocol):
     """Watches the requests that reach a model; those answered from the cache do not."""
 
+    @property
+    def most_calls(self) -> int | None:
+        """Most calls to ask for at once; None for any number."""
+
     def before_requests(self, calls: Sequence[Call]) -> None:
         """Raise to keep new requests from the model."""
 
-    def before_attempt(self, calls: Sequence[Call], max_tokens: int) -> None:
-        """Raise to keep an attempt at one of the calls, which may reply with so many tokens, from the model."""
+    def before_attempt(self, calls: Sequence[Call], messages: Sequence[Message], max_tokens: int) -> None:
+        """Raise to keep an attempt from the model: at those of the calls with these messages, all of which are under
+        way together. It may reply with so many tokens.
+        """
 
     def after_lost(self, call: Call, usage: Usage) -> None:
         """Count an attempt whose reply was lost or discarded, and which may be billed beside the request's reply."""
@@ -181,15 +190,34 @@ class _CallPayer:
     def __init__(self, meter: TokenMeter, calls: Sequence[Call]) -> None:
         self._meter = meter
         self._calls = calls
+        self._lock = threading.Lock()
+        self._answers: list[tuple[Message, ...]] = []
         self.stopped = False
 
     def before_attempt(self, messages: Sequence[Message], max_tokens: int) -> None:
-        asked = _without_tokens(messages)
         try:
-            self._meter.before_attempt([call for call in self._calls if call.messages == asked], max_tokens)
+            self._meter.before_attempt(self._calls, _without_tokens(messages), max_tokens)
         except AlignEchoError:
             self.stopped = True
             raise
+
+    def after_answer(self, messages: Sequence[Message]) -> None:
+        with self._lock:
+            self._answers.append(_without_tokens(messages))
+
+    @property
+    def counted_calls(self) -> list[Call]:
+        """The calls with their numbers of requests; one each of a model that tells of no attempts."""
+        if not self._answers:
+            return list(self._calls)
+        counted: list[Call] = []
+        for index, call in enumerate(self._calls):
+            later = any(other.messages == call.messages for other in self._calls[index + 1 :])
+            answers = self._answers.count(call.messages)
+            taken = sum(other.requests for other in counted if other.messages == call.messages)
+            requests = min(1, answers - taken) if later else answers - taken
+            counted.append(call.model_copy(update={"requests": requests}))
+        return counted
 
     def after_lost(self, attempt: LostAttempt) -> None:
         asked = {"messages": _without_tokens(attempt.messages), "max_tokens": attempt.max_tokens, "words": ()}
@@ -310,6 +338,16 @@ class RecordingModel:
         kind: type[Stored],
     ) -> list[Stored | ModelError]:
         """Answer each call and log it. `ask` receives the indices of new calls, one per distinct request."""
+        most = self._meter.most_calls if self._meter is not None else None
+        if most is not None and len(calls) > most:
+            parts = [range(first, min(first + most, len(calls))) for first in range(0, len(calls), most)]
+            return [
+                answer
+                for part in parts
+                for answer in self._remembered(
+                    [calls[index] for index in part], partial(_ask_within, ask, part.start), kind
+                )
+            ]
         answers: dict[str, Stored | ModelError] = {}
         new: dict[str, int] = {}
         with self._cache.asking(call.request for call in calls):
@@ -321,18 +359,20 @@ class RecordingModel:
                     answers[call.request] = stored
             if new and self._meter is not None:
                 self._meter.before_requests([calls[index] for index in new.values()])
-            for request, answer in zip(new, self._asked(ask, [*new.values()], calls), strict=True):
+            replies, asked = self._asked(ask, [*new.values()], calls)
+            for request, answer in zip(new, replies, strict=True):
                 answers[request] = answer
                 if not isinstance(answer, ModelError):
                     self._cache.put(request, answer)
+            counted = {call.request: call for call in asked}
             logged_answers = []
             for call in calls:
                 answer = answers[call.request]
-                self._log.append(_answered(call, answer))
+                self._log.append(_answered(counted.pop(call.request, call), answer))
                 logged_answers.append(answer)
                 if not isinstance(answer, ModelError):  # a repeated request gets the stored answer
                     answers[call.request] = answer.model_copy(update={"cached": True})
-            self._settle([calls[index] for index in new.values()], answers)
+            self._settle(asked, answers)
         return logged_answers
 
     def _settle(self, new: Sequence[Call], answers: Mapping[str, Completion | WordChoice | ModelError]) -> None:
@@ -351,22 +391,27 @@ class RecordingModel:
         ask: Callable[[Sequence[int]], Sequence[Stored | ModelError]],
         new: Sequence[int],
         calls: Sequence[Call],
-    ) -> Sequence[Stored | ModelError]:
-        """Ask for the calls of these indices. What the meter reserved for them is released if that raises."""
+    ) -> tuple[Sequence[Stored | ModelError], list[Call]]:
+        """Ask for the calls of these indices. Return the answers, and the calls with their numbers of requests.
+
+        What the meter reserved for them is released if that raises.
+        """
         if not new:
-            return ()
-        payer = _CallPayer(self._meter, [calls[index] for index in new]) if self._meter is not None else None
+            return (), []
+        asked = [calls[index] for index in new]
+        payer = _CallPayer(self._meter, asked) if self._meter is not None else None
         try:
             with paid_by(payer):
-                return ask(new)
+                answers = ask(new)
         except BaseException as error:
             refused = isinstance(error, AlignEchoError)  # by the endpoint; a stop leaves requests that may be paid
             if self._meter is not None and payer is not None:
                 several = payer.stopped and len(new) > 1  # others of them may be answered
                 end = self._meter.after_fault if refused and not several else self._meter.after_stop
-                for index in new:
-                    end(calls[index])
+                for call in asked:
+                    end(call)
             raise
+        return answers, payer.counted_calls if payer is not None else asked
 
     def _call(self, messages: Sequence[Message], temperature: float, max_tokens: int, sample: int, stage: int) -> Call:
         """Build the log record of a request before its reply."""
@@ -400,6 +445,13 @@ class RecordingModel:
     @property
     def _identity(self) -> str:
         return self._known_as(get_identity(self._model))
+
+
+def _ask_within(
+    ask: Callable[[Sequence[int]], Sequence[Stored | ModelError]], first: int, new: Sequence[int]
+) -> Sequence[Stored | ModelError]:
+    """Ask for the calls of these indices, counted from the call with the index `first`."""
+    return ask([first + index for index in new])
 
 
 def _without_tokens(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -1,8 +1,8 @@
 """Limits on what a run spends at endpoints: US dollars, requests and tokens, over all its models and sessions.
 
 A request is only sent if its highest possible cost and tokens fit beside those of the requests under way. Replies from
-the cache are free. A verdict counts as one request; room for a judge that thinks is reserved once it does. A refusal
-counts as none: an endpoint that bills these is not known here. Each request is written down before it is sent
+the cache are free. A verdict may take several requests; room for a judge that thinks is reserved once it does. A
+refusal counts as none: an endpoint that bills these is not known here. Each request is written down before it is sent
 (`under_way.jsonl`). If its answer is lost with a killed process, a missed deadline or a dropped connection, it counts
 with the most that it may have cost. So does a discarded reply unless its server counted the tokens. Not here: the
 budget of a generation (`align/budget.py`), and prices (`prices.py`).
@@ -29,10 +29,13 @@ from align_echo.models.choosing import ModelName
 from align_echo.models.prices import PRICES_VARIABLE, Price, find_price
 from align_echo.models.recording import Call, CallLog
 from align_echo.registry import quantity
-from align_echo.types import Completion, Frozen, Usage, WordChoice
+from align_echo.types import Completion, Frozen, Message, Usage, WordChoice
 
 VERDICT_REQUESTS = 2
 """Requests for one verdict of a judge that does not think: for its first token, and for a word."""
+
+AT_ONCE = 8
+"""Calls that are asked for at once within limits."""
 
 POLLING = 0.05
 """Seconds between looks at the requests under way."""
@@ -157,8 +160,9 @@ class TokenBounds:
         """Learn from a server's counts for a request."""
         if usage.prompt_tokens:
             most = _prompt_bytes(call)
-            self._share = max(self._share or 0.0, min(1.0, usage.prompt_tokens / most))
-            self._more_prompt = max(self._more_prompt, usage.prompt_tokens - most)
+            tokens = math.ceil(usage.prompt_tokens / max(1, call.requests))
+            self._share = max(self._share or 0.0, min(1.0, tokens / most))
+            self._more_prompt = max(self._more_prompt, tokens - most)
         self._more_reply = max(self._more_reply, (usage.completion_tokens or 0) - _reply_limit(call))
 
     def prompt(self, call: Call) -> int:
@@ -200,15 +204,16 @@ class _Sent(Frozen):
     completion: int
     before: int = 0
     thinking: int = 0
+    requests: int = 1
     lost: bool = False
     counted: bool = False
 
     def most(self, price: Price | None) -> Amount:
-        return _priced(self.prompt, self.completion, price)
+        return _priced(self.requests, self.prompt, self.completion, price)
 
 
-def _priced(prompt: int, completion: int, price: Price | None) -> Amount:
-    return Amount(price.cost(prompt, completion) if price else 0.0, 1, prompt, completion)
+def _priced(requests: int, prompt: int, completion: int, price: Price | None) -> Amount:
+    return Amount(price.cost(prompt, completion) if price else 0.0, requests, prompt, completion)
 
 
 class _RequestsUnderWay:
@@ -326,19 +331,28 @@ class Spending:
             sent = [self._at_most(call) for call in calls]
             limit = self._reserve(sent)
             if limit is not None:
-                return _NoRoom(self._refusal(limit, sent), last=not self._reserved.requests)
+                error = self._refusal(limit, sent, beside=self._reserved.requests)
+                return _NoRoom(error, last=not self._reserved.requests)
             for each in sent:
                 self._under_way.add(each)
             return None
 
-    def before_attempt(self, calls: Sequence[Call], max_tokens: int) -> None:
-        """Reserve what one of the calls may cost at most with this attempt, where that is more than was reserved: a
-        judge may think for `max_tokens`. If it does not fit beside what was lost, wait as `before_requests` does.
-        Raises `SpentError` if all requests under way wait for room.
+    @property
+    def most_calls(self) -> int | None:
+        """Most calls to ask for at once: with limits few, each with the most that it may spend beside the others."""
+        return AT_ONCE if self.limits else None
+
+    def before_attempt(self, calls: Sequence[Call], messages: Sequence[Message], max_tokens: int) -> None:
+        """Reserve what those of the calls with these messages may cost at most with this attempt, where that is more
+        than was reserved: a judge may think for `max_tokens`. If it does not fit beside what was lost, wait as
+        `before_requests` does. Raises `SpentError` if all requests under way wait for room.
+
+        The calls are settled together: one that waits leaves no others of them to wait for.
         """
         requests = {call.request for call in calls}
+        asked = [call for call in calls if call.words and call.messages == tuple(messages)]
         try:
-            while (refusal := self._reserve_attempt(calls, max_tokens, requests)) is not None:
+            while (refusal := self._reserve_attempt(asked, max_tokens, requests)) is not None:
                 if refusal.last:
                     raise refusal.error
                 pause(POLLING)
@@ -351,7 +365,7 @@ class Spending:
             more, limit = [], self._reserve([])
             for call in calls if limit is None else ():
                 reserved = self._under_way.get(call.request)
-                if call.words and max_tokens > max(call.max_tokens, reserved.thinking):
+                if max_tokens > max(call.max_tokens, reserved.thinking):
                     sent = self._at_most(call, thinking=max_tokens).model_copy(update={"before": reserved.before})
                     self._reserved.add(self._most(reserved), -1)
                     limit = self._reserve([sent])
@@ -363,7 +377,9 @@ class Spending:
             if limit is None:
                 return None
             self._waiting |= requests
-            return _NoRoom(self._refusal(limit, more), last=len(self._waiting) >= len(self._under_way))
+            own = sum(self._under_way.get(request).requests for request in requests)
+            error = self._refusal(limit, more, beside=self._reserved.requests - own)
+            return _NoRoom(error, last=len(self._waiting) >= len(self._under_way))
 
     def after_lost(self, call: Call, usage: Usage) -> None:
         """Count an attempt whose reply was lost or discarded: the tokens reported, else the most that it may cost."""
@@ -415,11 +431,13 @@ class Spending:
         more request with tokens for `thinking`.
         """
         bounds = self._bounds.setdefault(call.model, TokenBounds())
+        requests = VERDICT_REQUESTS + (thinking > 0) if call.words else 1
         return _Sent(
             role=call.role,
             model=call.model,
             request=call.request,
-            prompt=(VERDICT_REQUESTS + (thinking > 0) if call.words else 1) * bounds.prompt(call),
+            requests=requests,
+            prompt=requests * bounds.prompt(call),
             completion=max(bounds.reply(call), _reply_limit(call) + thinking),
             before=self._answers[call.request],
             thinking=thinking,
@@ -438,12 +456,13 @@ class Spending:
         amount = Amount()
         if reply is not None or usage.prompt_tokens:
             counts = usage.prompt_tokens, usage.completion_tokens
+            bounds = call.requests * _prompt_bytes(call), len((reply or "").encode())
             total.counted = total.counted and None not in counts
             prompt, completion = (
                 bound // BYTES_PER_TOKEN if count is None else count
-                for count, bound in zip(counts, (_prompt_bytes(call), len((reply or "").encode())), strict=True)
+                for count, bound in zip(counts, bounds, strict=True)
             )
-            amount = _priced(prompt, completion, self._prices.get(call.model))
+            amount = _priced(call.requests, prompt, completion, self._prices.get(call.model))
             amount = amount if usage.cost_usd is None else replace(amount, cost=usage.cost_usd)
             self._bounds.setdefault(call.model, TokenBounds()).learn(call, usage)
         total.priced = total.priced and call.model in self._prices
@@ -462,14 +481,16 @@ class Spending:
         with self._lock:
             return self._refusal(limit, ())
 
-    def _refusal(self, limit: LimitName, requests: Sequence[_Sent]) -> SpentError:
+    def _refusal(self, limit: LimitName, requests: Sequence[_Sent], *, beside: int = 0) -> SpentError:
         option, spent, most = OPTIONS[limit], self._spent, Amount()
+        at_most = "" if all(total.counted for total in self._by_role.values()) else "at most "
         for each in requests:
             most.add(self._most(each))
         dollars = "" if self.limits.cost is None else f", ${spent.cost:,.4f}"
-        in_words = f"spent: {spent.requests:,} requests, {spent.tokens:,} tokens{dollars}"
-        wanted = f"at most ${most.cost:,.4f}" if limit == "cost" else f"at most {most.tokens:,} tokens"
-        needs = f", {wanted}" if requests and limit != "requests" else ""
+        in_words = f"spent: {at_most}{spent.requests:,} requests, {spent.tokens:,} tokens{dollars}"
+        amounts = {"cost": f"${most.cost:,.4f}", "requests": f"{most.requests:,}", "tokens": f"{most.tokens:,} tokens"}
+        under_way = f" beside {beside:,} under way" if beside else ""
+        needs = f", at most {amounts[limit]}{under_way}" if requests else ""
         further = f"what was played is saved: --resume with a larger {option} goes on"
         return SpentError(
             f"{option} {getattr(self.limits, limit):,g} leaves no room for the next request{needs} ({in_words}); "

@@ -176,11 +176,12 @@ NEVER_ADAPTED = frozenset({401, 402, 403, 404, 407, 408, 409, 429})
 def meaning(refusal: Refusal) -> Meaning | None:
     """Return what a refusal is about; None for an unknown wording, and for a status that says enough by itself.
 
-    A limit per time is "busy" or "no credit" under any status; nothing else is read under `NEVER_ADAPTED`.
+    A limit per time is "busy" or "no credit" under any status. Under `NEVER_ADAPTED` only tools and probabilities are
+    read beside these.
     """
     named = _named(refusal.param)
     for known, pattern in _COMPILED:
-        if refusal.status in NEVER_ADAPTED and known not in ("busy", "no credit", "tools"):
+        if refusal.status in NEVER_ADAPTED and known not in ("busy", "no credit", "tools", "listed"):
             continue
         if named is not None and known not in (named, "overflow", "busy", "no credit", "length"):
             continue

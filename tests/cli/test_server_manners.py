@@ -170,16 +170,19 @@ def test_a_generation_comes_to_what_its_server_allows(name, run):
 @pytest.mark.long
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_a_judge_comes_to_what_its_server_allows(name, run, tmp_path, monkeypatch):
-    """A judge without an answer leaves the first candidate, and breaks no episode."""
+    """A judge without room leaves the first candidate; one that breaks is a fault, and no candidate is sent."""
     known = DIFFERENCES[name]
     with serve({"m": known.manner}) as endpoint, serve({"m": lambda request: "look"}) as plain:
         (tmp_path / "file.toml").write_text(f'[plain]\nurl = "{plain.url}"\n[other]\nurl = "{endpoint.url}"\n')
         monkeypatch.setenv("ALIGN_ECHO_ENDPOINTS", str(tmp_path / "file.toml"))
         options = ["--turns", "5", "--best-of", "2", "--temperature", "1", "--model", "plain:m", "--judge", "other:m"]
         status, _, err = run("evaluate", *FEW, *options, "--out", "run")
-    assert status == 0, err
+    assert status == (0 if known.plays else 2), err
+    if not known.plays:
+        assert "the model broke: no verdict on the candidates" in err
+        return
     assert json.loads(Path("run/summary.json").read_text())["variants"]["none"]["faults"] == 0
-    if known.plays and name != "no message":
+    if name != "no message":
         choices = json.loads(Path("run/summary.json").read_text())["variants"]["none"]["choices"]
         assert choices is not None
         assert endpoint.requests

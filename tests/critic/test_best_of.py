@@ -140,12 +140,17 @@ def test_the_placebo_judge_asks_nobody_and_takes_distinct_actions_alike_often() 
     assert agent.name.startswith("placebo-of-4")
 
 
-def test_what_a_judge_did_not_say_or_could_not_is_no_verdict_and_counted() -> None:
-    down, full = ModelError("down"), ContextOverflowError("full")
-    reply, _ = best(["a", "b", "c", "d"], {"a": "perhaps", "b": down, "c": full, "d": "correct"})
+def test_what_a_judge_did_not_say_or_has_no_room_for_is_no_verdict_and_counted() -> None:
+    full = ContextOverflowError("full")
+    reply, _ = best(["a", "b", "c", "d"], {"a": "perhaps", "b": full, "c": full, "d": "correct"})
     assert reply.action == "d"
     assert reply.choice is not None
     assert reply.choice.counts == ChoiceCounts(candidates=4, correct=1, no_verdict=3)
+
+
+def test_a_judge_that_breaks_is_a_fault_and_no_candidate_is_sent() -> None:
+    with pytest.raises(ModelError, match="no verdict on the candidates: down"):
+        best(["a", "b"], {"a": "correct", "b": ModelError("down")})
 
 
 def test_a_candidate_without_an_action_is_sent_only_if_all_are() -> None:
@@ -295,7 +300,7 @@ def test_a_critics_calibration_lies_beside_its_weights(tmp_path) -> None:
         read_calibration(tmp_path)
 
 
-def test_a_judge_that_says_something_else_ends_the_run_and_one_with_faults_does_not() -> None:
+def test_a_judge_that_says_something_else_ends_the_run() -> None:
     def play(said: Verdict) -> int:
         judge = judge_of({"look": said, "inventory": said})
         agent = BestOf(Vanilla(ScriptedModel(["look", "inventory"] * 20), temperature=1.0), 2, Critic(judge))
@@ -305,4 +310,4 @@ def test_a_judge_that_says_something_else_ends_the_run_and_one_with_faults_does_
 
     with pytest.raises(UsageError, match=r"judge said neither correct nor wrong in 24 of 24 answers"):
         play("It depends.")
-    assert play(ModelError("gone")) == play("wrong") == 40
+    assert play("wrong") == 40

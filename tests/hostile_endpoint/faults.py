@@ -162,7 +162,7 @@ def _faults() -> list[HostileAnswer]:
         HostileAnswer("409", _status("409 Conflict"), "ModelError", "no reply", again),
         HostileAnswer("422", _status("422 Unprocessable Entity"), "RequestRejectedError", "scripted fault"),
         HostileAnswer("429", _status("429 Too Many", headers="Retry-After: 7\r\n"), "ModelError", "no reply", again),
-        HostileAnswer("429, no credit", _status("429 Too Many", code="insufficient_quota"), "ModelError", "no credit"),
+        HostileAnswer("429, no credit", _status("429 Too Many", code="insufficient_quota"), "UsageError", "no credit"),
         HostileAnswer("500", _status("500 Oops"), "ModelError", "no reply", again),
         HostileAnswer("502, HTML", _with(b"<html>bad gateway</html>", "502 Bad Gateway"), "ModelError", "", again),
         HostileAnswer("503", _status("503 Busy", headers="Retry-After: soon\r\n"), "ModelError", "no reply", again),

@@ -26,7 +26,7 @@ def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_name_stands_for_its_url_key_limits_and_prices(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serve({"m": [Reply("Hi.", prompt_tokens=1_000_000, completion_tokens=0)]}) as endpoint:
+    with serve({"m": [Reply("Hi.", prompt_tokens=1_000_000, completion_tokens=1_000_000)]}) as endpoint:
         file.write_text(
             f'[lab]\nurl = "{endpoint.url}/"\nkey = "LAB_KEY"\nconcurrency = 3\ntimeout = 7\n'
             "prices = {m = {prompt = 2.5, completion = 1}}\n"
@@ -36,7 +36,7 @@ def test_a_name_stands_for_its_url_key_limits_and_prices(file: Path, monkeypatch
         monkeypatch.setenv("LAB_KEY", "sk-lab-0123456789")
         monkeypatch.setenv("OPENAI_API_KEY", "sk-openai-0123456789")
         model = OpenAICompatibleModel("m", base_url="lab")
-        assert model.complete(HELLO, temperature=0).usage.cost_usd == 2.5
+        assert model.complete(HELLO, temperature=0).usage.cost_usd == 3.5
         assert endpoint.authorizations == ["Bearer sk-lab-0123456789"]
         assert model.base_url == endpoint.url
         assert (model._most, model._client.timeout) == (3, 7)
@@ -49,7 +49,7 @@ def test_a_name_stands_in_the_variable_too_and_a_refused_key_is_named(
         file.write_text(f'[lab]\nurl = "{endpoint.url}"\nkey = "LAB_KEY"\n')
         monkeypatch.setenv("LAB_KEY", "sk-lab-0123456789")
         monkeypatch.setenv("OPENAI_BASE_URL", "lab")
-        with pytest.raises(UsageError, match=r"refuses the key \(401\): check LAB_KEY$"):
+        with pytest.raises(UsageError, match=r"refuses the key \(401\): check LAB_KEY;"):
             OpenAICompatibleModel("m").complete(HELLO, temperature=0)
 
 

@@ -165,7 +165,7 @@ def test_a_context_that_is_too_long_is_told_apart_from_other_refusals() -> None:
 
 def test_an_empty_account_is_not_asked_again() -> None:
     body = '{"error": {"message": "pay", "code": "insufficient_quota"}}'
-    with pytest.raises(ModelError, match="no credit"):
+    with pytest.raises(UsageError, match="no credit left: pay; --resume goes on once it has"):
         ask([Status(429, body=body), Reply("Hi.")])
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from align_echo.errors import ModelError, ReplyWithheldError, UsageError
+from align_echo.models.answers import ChatReply
 from align_echo.models.cache import ReplyCache
-from align_echo.models.choosing import read_name
+from align_echo.models.choosing import load_model, read_name
 from align_echo.models.client import RetryPolicy
 from align_echo.models.drawing import THINKING_TOKENS
 from align_echo.models.openai_model import OpenAICompatibleModel
@@ -34,6 +35,7 @@ from align_echo.models.spending import (
 )
 from align_echo.types import ChatModel, Completion, Message, Usage, WordChoice
 from tests.align.endpoint import Drop, Raw, Reply, Status, serve
+from tests.models.test_openai_several import body as several
 
 PRICE = Price(prompt=1_000_000, completion=1_000_000)
 
@@ -56,9 +58,9 @@ def test_a_judge_pays_for_its_thinking_once_it_thinks() -> None:
     meter.before_requests([call()])
     meter.after_reply(call(), Completion(text="look", usage=Usage(prompt_tokens=3, completion_tokens=1)))
     meter.before_requests([call(WORDS)])
-    meter.before_attempt([call(WORDS)], 8)
+    meter.before_attempt([call(WORDS)], call().messages, 8)
     with pytest.raises(SpentError, match=r"next request, at most \d,\d{3} tokens \(spent: 1 requests, 4 tokens"):
-        meter.before_attempt([call(WORDS)], THINKING_TOKENS)
+        meter.before_attempt([call(WORDS)], call().messages, THINKING_TOKENS)
     meter.after_reply(call(WORDS), WordChoice(said="wrong", usage=Usage(prompt_tokens=8, completion_tokens=2)))
     assert meter._reserved == Spending(meter.limits)._reserved
 
@@ -68,19 +70,70 @@ def test_thinking_that_is_lost_with_a_session_counts_once(tmp_path: Path) -> Non
     spending = opened(tmp_path)
     spending.before_requests([asked])
     for _ in range(2):  # its first attempt is asked again
-        spending.before_attempt([asked], THINKING_TOKENS)
+        spending.before_attempt([asked], asked.messages, THINKING_TOKENS)
     lost = opened(tmp_path).spent
-    assert lost.requests == 1
+    assert lost.requests == 3
     assert lost.completion == 8 + 1 + THINKING_TOKENS
+
+
+def test_a_batch_of_verdicts_within_a_limit_ends_and_does_not_wait_for_itself(tmp_path: Path) -> None:
+    """Judges that think, more of them than may be asked at once, with room for some alone."""
+    thought = Reply("<think>hm</think>correct", prompt_tokens=20, completion_tokens=9)
+    cut = Reply("<think>", finish_reason="length", prompt_tokens=20, completion_tokens=1)
+    talks = [(Message(role="user", content="x" * number),) for number in range(1, 31)]
+
+    def answer(request: dict[str, Any]) -> Reply:
+        return thought if request["max_tokens"] > 8 else cut
+
+    with serve({"m": answer}) as endpoint:
+        spending = opened(tmp_path, SpendingLimits(tokens=3000))
+        model = recording(tmp_path, load_model(read_name("m", endpoint.url)), spending)
+        with pytest.raises(SpentError, match=r"the next request, at most [\d,]+ tokens"):
+            model.choose(talks, WORDS)
+        answered = spending.spent.requests
+        assert answered >= len(endpoint.requests) > 0, "what may have been paid counts"
+        assert opened(tmp_path).spent.requests == answered
+        later = opened(tmp_path, SpendingLimits(tokens=500_000))
+        recording(tmp_path, load_model(read_name("m", endpoint.url)), later).choose(talks, WORDS)
+        assert later.spent.requests >= len(endpoint.requests)
+
+
+def test_requests_are_counted_as_they_are_sent(tmp_path: Path) -> None:
+    """A verdict may take three, and several replies come with one."""
+    cut = Reply("<think>", finish_reason="length", prompt_tokens=20, completion_tokens=1)
+    with serve({"m": [cut, cut, "<think>hm</think>correct"]}) as endpoint:
+        spending = opened(tmp_path)
+        recording(tmp_path, load_model(read_name("m", endpoint.url)), spending).choose([call().messages], WORDS)
+        assert spending.spent.requests == opened(tmp_path).spent.requests == len(endpoint.requests) == 3
+    with serve({"m": [several("look", "go", "open", "take")]}) as endpoint:
+        spending = opened(tmp_path / "more")
+        model = recording(tmp_path / "more", load_model(read_name("m", endpoint.url)), spending)
+        model.draw(call().messages, range(4), temperature=1.0)
+        assert spending.spent.requests == opened(tmp_path / "more").spent.requests == len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 610}, 610),
+        ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, None),
+        ({"prompt_tokens": 100, "completion_tokens": 0, "total_tokens": 100}, None),
+        ({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}, 110),
+    ],
+)
+def test_thinking_beside_the_counts_is_counted_and_counts_of_zero_are_none(usage: dict[str, int], tokens: int | None):
+    body = {"choices": [{"message": {"content": "look"}, "finish_reason": "stop"}], "usage": usage}
+    spent = ChatReply.model_validate(body).spent
+    assert (None if None in spent else sum(count or 0 for count in spent)) == tokens
 
 
 def test_an_attempt_waits_for_the_requests_under_way_and_ends_if_all_of_them_wait(tmp_path: Path) -> None:
     first, second = (call(WORDS).model_copy(update={"request": name}) for name in "ab")
     spending = Spending(SpendingLimits(tokens=4 * PROMPT_BYTES + 18 + PROMPT_BYTES + THINKING_TOKENS))
     spending.before_requests([first, second])
-    spending.before_attempt([first], THINKING_TOKENS)
+    spending.before_attempt([first], first.messages, THINKING_TOKENS)
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(spending.before_attempt, [second], THINKING_TOKENS)
+        waiting = threads.submit(spending.before_attempt, [second], second.messages, THINKING_TOKENS)
         while not spending._waiting:
             pass
         assert not waiting.done()
@@ -89,9 +142,9 @@ def test_an_attempt_waits_for_the_requests_under_way_and_ends_if_all_of_them_wai
     spending = Spending(SpendingLimits(tokens=4 * PROMPT_BYTES + 18))
     spending.before_requests([first, second])
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(spending.before_attempt, [first], THINKING_TOKENS)
+        waiting = threads.submit(spending.before_attempt, [first], first.messages, THINKING_TOKENS)
         with pytest.raises(SpentError):
-            spending.before_attempt([second], THINKING_TOKENS)
+            spending.before_attempt([second], second.messages, THINKING_TOKENS)
         spending.after_stop(second)
         with pytest.raises(SpentError):
             waiting.result(timeout=60)
