@@ -248,7 +248,8 @@ def _value_edits(slot: int, value: JsonValue, texts: str, known: Sequence[JsonVa
     if isinstance(value, str) and value:
         for article in ("", "the", "a"):
             yield Edit(kind="article", slot=slot, detail=article)
-        yield from (Edit(kind="case", slot=slot, detail=letters) for letters in ("lower", "upper", "read"))
+        letters = ("lower", "upper", "read") if in_call else ("lower", "read")
+        yield from (Edit(kind="case", slot=slot, detail=each) for each in letters)
         yield Edit(kind="plural", slot=slot)
         usual = USUAL_SIGNS if in_call and value[-1:].isdigit() else ()
         signs = dict.fromkeys([*_signs(value, texts, known), *usual])

@@ -363,13 +363,14 @@ class Observer:
             self._note_tool(instance, refuses=known.refuses and len(known.given_in) > 1)
 
     def wants_tests(self, instance: Instance) -> bool:
-        """Whether an answer is new for its form, or no effect was seen in few tests."""
+        """Whether an answer is new for its form, or no effect was seen in few tests; where the engine lists what is
+        possible, effects are seen at once."""
         known = self.classes(instance.tree.form).get(self.answer(instance))
-        return known is None or (not known.changed and known.unchanged < TESTS)
+        return known is None or (not self.lists and not known.changed and known.unchanged < TESTS)
 
     def note_help(self, state: LabState, step: ActionTree) -> None:
-        """Take down that a step, which made a refused action possible, took effect."""
-        instance = self.play(state, self.grammar.write(step))
+        """Take down that a step, which made a refused action possible, took effect, where no list shows it."""
+        instance = None if self.lists else self.play(state, self.grammar.write(step))
         if instance is None or instance.child.over or self.refused(instance):
             return
         known = self._noted[step.form][instance.text, instance.same]
