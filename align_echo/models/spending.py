@@ -231,8 +231,9 @@ class _RequestsUnderWay:
     def __len__(self) -> int:
         return len(self._sent)
 
-    def get(self, request: str) -> _Sent:
-        return self._sent[request]
+    def get(self, request: str) -> _Sent | None:
+        """Return a request; None for one that is not waited for."""
+        return self._sent.get(request)
 
     def add(self, sent: _Sent) -> None:
         """Add a request, or put it in the place of itself with less to spend."""
@@ -365,7 +366,7 @@ class Spending:
             more, limit = [], self._reserve([])
             for call in calls if limit is None else ():
                 reserved = self._under_way.get(call.request)
-                if max_tokens > max(call.max_tokens, reserved.thinking):
+                if reserved is not None and max_tokens > max(call.max_tokens, reserved.thinking):
                     sent = self._at_most(call, thinking=max_tokens).model_copy(update={"before": reserved.before})
                     self._reserved.add(self._most(reserved), -1)
                     limit = self._reserve([sent])
@@ -377,8 +378,9 @@ class Spending:
             if limit is None:
                 return None
             self._waiting |= requests
-            own = sum(self._under_way.get(request).requests for request in requests)
-            error = self._refusal(limit, more, beside=self._reserved.requests - own)
+            own = [sent for request in requests if (sent := self._under_way.get(request))]
+            beside = self._reserved.requests - sum(sent.requests for sent in own)
+            error = self._refusal(limit, more, beside=beside)
             return _NoRoom(error, last=len(self._waiting) >= len(self._under_way))
 
     def after_lost(self, call: Call, usage: Usage) -> None:
