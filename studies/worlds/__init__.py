@@ -1,0 +1,1 @@
+"""The probe in generated worlds whose true rules are known (`tests/worlds`)."""
