@@ -378,8 +378,8 @@ class Spending:
             if limit is None:
                 return None
             self._waiting |= requests
-            own = [sent for request in requests if (sent := self._under_way.get(request))]
-            beside = self._reserved.requests - sum(sent.requests for sent in own)
+            own = [self._under_way.get(request) for request in requests]
+            beside = self._reserved.requests - sum(each.requests for each in own if each)
             error = self._refusal(limit, more, beside=beside)
             return _NoRoom(error, last=len(self._waiting) >= len(self._under_way))
 
