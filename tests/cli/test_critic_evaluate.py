@@ -178,6 +178,15 @@ def test_a_critic_that_reasons_is_put_on_trial_with_votes_or_without(evaluate, e
 
 
 @pytest.mark.long
+def test_a_critics_reasons_have_the_tokens_asked_for(evaluate, endpoint):
+    before = len(endpoint.asked("arguing"))
+    assert evaluate("arguing", "--reasoning", "--max-tokens", "77", "--out", "trial")[0] == 0
+    assert {request["max_tokens"] for request in endpoint.asked("arguing")[before:]} == {77}
+    status, _, err = evaluate("arguing", "--reasoning", "--max-tokens", "76", "--out", "trial", "--resume")
+    assert (status, "was started with" in err) == (2, True), "other tokens, other verdicts"
+
+
+@pytest.mark.long
 def test_the_best_of_several_by_a_critic_that_reasons(endpoint, run, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     command = ("evaluate", *WAVERING, "--tasks", "1", "--temperature", "1", "--best-of", "2", "--judge", "arguing")

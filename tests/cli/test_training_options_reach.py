@@ -137,6 +137,7 @@ TRIALS: dict[str, Scene[Given]] = {
             asked("base_url", (None, None), ("http://a/v1", "http://a/v1")),
             asked("seed", (1, 1), (2, 2)),
             asked("reasoning", (False, False), (True, True)),
+            asked("max_tokens", (None, None), (64, 64)),
             row("out", lambda given: given.folder.name, ("here", "here"), ("there", "there")),
         ],
     ),
