@@ -29,7 +29,7 @@ def answering(request: dict[str, Any]) -> Reply:
     asked = asked or next((words for key, words in WRITES.items() if key in texts[-1]), "")
     count = sum(map(len, texts))
     words = asked or f"Thought: {THOUGHT}\nAction: look around {next(PLACES)}"
-    return Reply(words, prompt_tokens=count // 4, completion_tokens=len(words) // 4)
+    return Reply(words, prompt_tokens=count // 4, completion_tokens=max(1, len(words) // 4))
 
 
 ONE = ["--model", "m", "--base-url", "URL"]
