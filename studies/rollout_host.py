@@ -1,9 +1,9 @@
 """What the host costs a rollout: a model that costs nothing plays ALFWorld: `python -m studies.rollout_host`.
 
-The model has one layer of 32 and random weights, SmolLM2's tokenizer and its vocabulary of 49,152. Its replies have six
-tokens, and episodes have 20 turns. Each of 8, 64 and 256 conversations at once plays two episodes, in the raw
-environment and with `probe`. The baseline is transformers' continuous batching of whole conversations (`--no-baseline`
-leaves it out).
+The model has one layer of 32, random weights, a vocabulary of 49,152 and SmolLM2's tokenizer (the pocket model's where
+SmolLM2 is not fetched: the figures are others then). Its replies have six tokens, and episodes have 20 turns. Each of
+8, 64 and 256 conversations at once plays two episodes, in the raw environment and with `probe`. The baseline is
+transformers' continuous batching of whole conversations (`--no-baseline` leaves it out).
 
 Prints tokens and turns a second, and of 64 raw conversations the shares of this process's CPU time: every five
 milliseconds what each thread has computed since counts for the part of its innermost known line (Linux). Then one JSON
@@ -29,10 +29,11 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import align_echo
-from align_echo.models.choosing import find_files, read_name
 from align_echo.models.local.loading import load_tokenizer
+from align_echo.models.packages import folder_by_name
 from align_echo.rollout.session import base_env
 from align_echo.wrappers.text_env import TextEnv
+from studies.pocket_model import pocket_model
 from studies.rollout import SPLIT, Continuous, Ours, Setting, measure
 from studies.rounds import at_least_one, rate, rates, shortened
 
@@ -138,7 +139,9 @@ def main() -> None:
     parser.add_argument("--no-baseline", action="store_true", help="leave continuous batching out")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    tokenizer = load_tokenizer(find_files(read_name("smollm2")))
+    folder = folder_by_name("smollm2")
+    fetched = folder is not None and folder.is_dir()
+    tokenizer = load_tokenizer(str(folder)) if fetched else pocket_model()[1]
     shares: dict[str, float] = {}
     record: dict[str, Any] = {}
     for batch in given.batch or BATCHES:
@@ -160,7 +163,7 @@ def main() -> None:
             record = {"name": f"rollout_host, {batch} conversations", "unit": "tokens/s"}
             record |= {**others.get("continuous", alone), "n": given.rounds * 2 * batch, "arms": others}
     print("  ".join(f"{part} {share:.0%}" for part, share in shares.items()))
-    print(json.dumps({**record, "shares": shares}))
+    print(json.dumps({**record, "tokenizer": "smollm2" if fetched else "pocket", "shares": shares}))
 
 
 if __name__ == "__main__":

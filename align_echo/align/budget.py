@@ -20,7 +20,7 @@ from align_echo.models.choosing import ModelName
 from align_echo.models.recording import Call
 from align_echo.models.spending import OPTIONS, Amount, LimitName, Spending, SpendingLimits, SpentError
 from align_echo.registry import quantity
-from align_echo.types import Completion, Frozen, Message, Usage, WordChoice
+from align_echo.types import Completion, Frozen, Usage, WordChoice
 
 Limit = Literal["engine-steps", "seconds"] | LimitName
 
@@ -232,10 +232,10 @@ class RoleMeter:
         """Most calls to ask for at once."""
         return self.paid.most_calls if self.paid is not None else None
 
-    def before_attempt(self, calls: Sequence[Call], messages: Sequence[Message], max_tokens: int) -> None:
+    def before_attempt(self, calls: Sequence[Call], asked: Sequence[Call], max_tokens: int) -> None:
         """Raise as `before_requests` if what was spent meanwhile leaves no room for another attempt."""
         if self.paid is not None:
-            self._check(partial(self.paid.before_attempt, calls, messages, max_tokens))
+            self._check(partial(self.paid.before_attempt, calls, asked, max_tokens))
 
     def _check(self, reserve: Callable[[], None]) -> None:
         try:

@@ -344,7 +344,7 @@ def measure(
     complete, placebo = scored(episodes[WHOLE]), scored(episodes[PLACEBO])
     for name, played in episodes.items():
         if not scored(played):
-            raise UsageError(f"no episode of {name!r} finished without a fault")
+            raise UsageError(f"no episode of {name!r} finished without a fault; --resume plays them again")
     switched = {rule for arm in arms for rule in arm.rules}
     new_episodes = [episode for arm in arms for episode in new_episodes_only(arm, episodes[arm.name], replays)]
     return AblationResult(

@@ -146,7 +146,7 @@ def refine_rounds(
         fault = next(
             (fault_text(attempt.fault) for attempt in standing if attempt.fault is not None), "no task was played"
         )
-        raise UsageError(f"no first attempt finished without a fault; the first: {fault}")
+        raise UsageError(f"no first attempt finished without a fault; the first: {fault}; --resume plays them again")
     best = list(standing)
     results = [_round(0, standing, best, standing, (), seed)]
     for number in range(1, rounds + 1):

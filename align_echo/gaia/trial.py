@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -45,6 +45,7 @@ from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel
 from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
 from align_echo.models.endpoint import LEAST_TOKENS
 from align_echo.models.recording import get_weights
+from align_echo.models.reply_tokens import with_reply_tokens
 from align_echo.models.spending import RoleSpending, check_limits, is_paid, open_spending
 from align_echo.run_dir import CONFIG
 from align_echo.types import Candidate, Frozen, Trajectory
@@ -401,7 +402,7 @@ def run_trial(
     if config.max_tokens is not None:
         if critic_name.is_local and votes is None:
             raise UsageError("--max-tokens is for what a critic writes: add --reasoning, or leave it out")
-        critic_name = replace(critic_name, max_tokens=config.max_tokens)
+        critic_name = with_reply_tokens(critic_name, "judge", {"judge": config.max_tokens})
     check_limits(config.spending_limits, [critic_name])
     all_episodes = [episode for collection in config.examples for episode in read_episodes(collection)]
     episodes = without_repeats(all_episodes)
@@ -420,7 +421,7 @@ def run_trial(
     if is_paid(critic_name):
         log, cache = CallLog(path / "calls.jsonl"), ReplyCache(path / "cache")
         model = RecordingModel(model, role="judge", cache=cache, log=log, meter=spending.meter(critic_name))
-    critic = Critic(model, temperature, votes, max_tokens=critic_name.verdict_tokens)
+    critic = Critic(model, temperature, votes, max_tokens=critic_name.reply_tokens("judge"))
     record: Config = {
         "command": COMMAND,
         "align_echo": __version__,

@@ -125,13 +125,14 @@ class ChatReply(BaseModel):
     def spent(self) -> tuple[int | None, int | None]:
         """Token counts of the prompt and of all replies together; None if the endpoint does not report them.
 
-        No prompt has 0 tokens, and no text. What a total has beyond both is thinking, which some count there alone.
+        No prompt, text or call has 0 tokens. What a total has beyond both is thinking: some count it there alone.
         """
         names = ("prompt_tokens", "completion_tokens", "total_tokens")
         prompt, completion, total = (_count(self.usage.get(name)) for name in names)
         if prompt and completion is not None and total is not None:
             completion = max(completion, total - prompt)
-        wrote = any(self.text(index) or self.thinking(index) for index in range(len(self.choices)))
+        parts = (self.text, self.thinking, self.calls)
+        wrote = any(part(index) for index in range(len(self.choices)) for part in parts)
         return prompt or None, None if wrote and not completion else completion
 
     def _message(self, choice: int) -> _Message:

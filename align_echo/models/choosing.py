@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from align_echo.errors import MissingExtraError, UsageError
-from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, endpoints_file, named_endpoints, read_endpoint
+from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, Role, endpoints_file, named_endpoints, read_endpoint
 from align_echo.models.local import ADAPTER, POCKET
 from align_echo.models.local.chat_template import OWN_FORMAT, ChatFormat
 from align_echo.models.packages import folder_by_name, require_by_name
@@ -90,11 +90,10 @@ class ModelName:
         """Base URL at which the model is asked, without user and password; None for a model without an endpoint."""
         return self.endpoint.url if self.endpoint else None
 
-    @property
-    def verdict_tokens(self) -> int | None:
-        """Most tokens that the model may think with before a verdict, as the user set it; None for the default."""
+    def reply_tokens(self, role: Role) -> int | None:
+        """Return the most tokens of a reply in a role, as the model or its endpoint is set up; None if it is not."""
         settings = self.endpoint.settings if self.endpoint else None
-        return self.max_tokens or (settings.max_tokens.get("judge") if settings else None)
+        return self.max_tokens or (settings.max_tokens.get(role) if settings else None)
 
     @property
     def on_record(self) -> str:
@@ -256,7 +255,7 @@ def load_model(
     from align_echo.models.openai_model import OpenAICompatibleModel
 
     return OpenAICompatibleModel(
-        name.source, base_url=name.endpoint, fields=name.chat.fields, thinking_tokens=name.verdict_tokens
+        name.source, base_url=name.endpoint, fields=name.chat.fields, thinking_tokens=name.reply_tokens("judge")
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -163,9 +164,9 @@ class TokenMeter(Protocol):
     def before_requests(self, calls: Sequence[Call]) -> None:
         """Raise to keep new requests from the model."""
 
-    def before_attempt(self, calls: Sequence[Call], messages: Sequence[Message], max_tokens: int) -> None:
-        """Raise to keep an attempt from the model: at those of the calls with these messages, all of which are under
-        way together. It may reply with so many tokens.
+    def before_attempt(self, calls: Sequence[Call], asked: Sequence[Call], max_tokens: int) -> None:
+        """Raise to keep an attempt from the model. The calls are under way together; this one is at those `asked`, and
+        may be answered by so many tokens.
         """
 
     def after_lost(self, call: Call, usage: Usage) -> None:
@@ -190,34 +191,36 @@ class _CallPayer:
     def __init__(self, meter: TokenMeter, calls: Sequence[Call]) -> None:
         self._meter = meter
         self._calls = calls
+        self._by_messages: dict[tuple[Message, ...], list[Call]] = {}
+        for call in calls:
+            self._by_messages.setdefault(call.messages, []).append(call)
         self._lock = threading.Lock()
-        self._answers: list[tuple[Message, ...]] = []
+        self._answers: Counter[tuple[Message, ...]] = Counter()
         self.stopped = False
 
     def before_attempt(self, messages: Sequence[Message], max_tokens: int) -> None:
         try:
-            self._meter.before_attempt(self._calls, _without_tokens(messages), max_tokens)
+            self._meter.before_attempt(self._calls, self._by_messages.get(_without_tokens(messages), ()), max_tokens)
         except AlignEchoError:
             self.stopped = True
             raise
 
     def after_answer(self, messages: Sequence[Message]) -> None:
         with self._lock:
-            self._answers.append(_without_tokens(messages))
+            self._answers[_without_tokens(messages)] += 1
 
     @property
     def counted_calls(self) -> list[Call]:
         """The calls with their numbers of requests; one each of a model that tells of no attempts."""
         if not self._answers:
             return list(self._calls)
-        counted: list[Call] = []
-        for index, call in enumerate(self._calls):
-            later = any(other.messages == call.messages for other in self._calls[index + 1 :])
-            answers = self._answers.count(call.messages)
-            taken = sum(other.requests for other in counted if other.messages == call.messages)
-            requests = min(1, answers - taken) if later else answers - taken
-            counted.append(call.model_copy(update={"requests": requests}))
-        return counted
+        requests: dict[str, int] = {}
+        for messages, calls in self._by_messages.items():
+            answers = self._answers[messages]
+            for place, call in enumerate(calls):
+                requests[call.request] = min(1, max(0, answers - place))
+            requests[calls[-1].request] += max(0, answers - len(calls))
+        return [call.model_copy(update={"requests": requests[call.request]}) for call in self._calls]
 
     def after_lost(self, attempt: LostAttempt) -> None:
         asked = {"messages": _without_tokens(attempt.messages), "max_tokens": attempt.max_tokens, "words": ()}

@@ -51,9 +51,7 @@ def find_reply_tokens(tokens: ReplyTokens, role: Role, model: ModelName | None) 
     """Return the most tokens of a reply in a role: as asked for, else as the model or its endpoint is set up in the
     user's file, else None.
     """
-    settings = model.endpoint.settings if model and model.endpoint else None
-    own = model.max_tokens if model else None
-    return tokens.get(role) or own or (settings.max_tokens.get(role) if settings else None)
+    return tokens.get(role) or (model.reply_tokens(role) if model else None)
 
 
 def with_reply_tokens(model: ModelName, role: Role, tokens: ReplyTokens) -> ModelName:

@@ -29,7 +29,7 @@ from align_echo.models.choosing import ModelName
 from align_echo.models.prices import PRICES_VARIABLE, Price, find_price
 from align_echo.models.recording import Call, CallLog
 from align_echo.registry import quantity
-from align_echo.types import Completion, Frozen, Message, Usage, WordChoice
+from align_echo.types import Completion, Frozen, Usage, WordChoice
 
 VERDICT_REQUESTS = 2
 """Requests for one verdict of a judge that does not think: for its first token, and for a word."""
@@ -343,17 +343,17 @@ class Spending:
         """Most calls to ask for at once: with limits few, each with the most that it may spend beside the others."""
         return AT_ONCE if self.limits else None
 
-    def before_attempt(self, calls: Sequence[Call], messages: Sequence[Message], max_tokens: int) -> None:
-        """Reserve what those of the calls with these messages may cost at most with this attempt, where that is more
-        than was reserved: a judge may think for `max_tokens`. If it does not fit beside what was lost, wait as
-        `before_requests` does. Raises `SpentError` if all requests under way wait for room.
+    def before_attempt(self, calls: Sequence[Call], asked: Sequence[Call], max_tokens: int) -> None:
+        """Reserve what the calls `asked` may cost at most with this attempt, where that is more than was reserved: a
+        judge may think for `max_tokens`. If it does not fit beside what was lost, wait as `before_requests` does.
+        Raises `SpentError` if all requests under way wait for room.
 
         The calls are settled together: one that waits leaves no others of them to wait for.
         """
         requests = {call.request for call in calls}
-        asked = [call for call in calls if call.words and call.messages == tuple(messages)]
+        verdicts = [call for call in asked if call.words]
         try:
-            while (refusal := self._reserve_attempt(asked, max_tokens, requests)) is not None:
+            while (refusal := self._reserve_attempt(verdicts, max_tokens, requests)) is not None:
                 if refusal.last:
                     raise refusal.error
                 pause(POLLING)

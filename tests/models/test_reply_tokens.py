@@ -62,7 +62,7 @@ def test_an_endpoints_entry_gives_limits_that_the_option_replaces(tmp_path, monk
 def test_a_judge_in_one_word_thinks_within_its_own_limit():
     plan = evaluation(model="m", best_of=2, temperature=1, max_tokens="agent=30,judge=60")
     assert plan.critic is not None
-    assert (plan.max_tokens, plan.critic.verdict_tokens) == (30, 60)
+    assert (plan.max_tokens, plan.critic.reply_tokens("judge")) == (30, 60)
     with pytest.raises(UsageError, match="no judge"):
         evaluation(model="m", max_tokens="judge=60")
 

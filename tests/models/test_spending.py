@@ -58,9 +58,9 @@ def test_a_judge_pays_for_its_thinking_once_it_thinks() -> None:
     meter.before_requests([call()])
     meter.after_reply(call(), Completion(text="look", usage=Usage(prompt_tokens=3, completion_tokens=1)))
     meter.before_requests([call(WORDS)])
-    meter.before_attempt([call(WORDS)], call().messages, 8)
+    meter.before_attempt([call(WORDS)], [call(WORDS)], 8)
     with pytest.raises(SpentError, match=r"next request, at most \d,\d{3} tokens \(spent: 1 requests, 4 tokens"):
-        meter.before_attempt([call(WORDS)], call().messages, THINKING_TOKENS)
+        meter.before_attempt([call(WORDS)], [call(WORDS)], THINKING_TOKENS)
     meter.after_reply(call(WORDS), WordChoice(said="wrong", usage=Usage(prompt_tokens=8, completion_tokens=2)))
     assert meter._reserved == Spending(meter.limits)._reserved
 
@@ -70,7 +70,7 @@ def test_thinking_that_is_lost_with_a_session_counts_once(tmp_path: Path) -> Non
     spending = opened(tmp_path)
     spending.before_requests([asked])
     for _ in range(2):  # its first attempt is asked again
-        spending.before_attempt([asked], asked.messages, THINKING_TOKENS)
+        spending.before_attempt([asked], [asked], THINKING_TOKENS)
     lost = opened(tmp_path).spent
     assert lost.requests == 3
     assert lost.completion == 8 + 1 + THINKING_TOKENS
@@ -131,9 +131,9 @@ def test_an_attempt_waits_for_the_requests_under_way_and_ends_if_all_of_them_wai
     first, second = (call(WORDS).model_copy(update={"request": name}) for name in "ab")
     spending = Spending(SpendingLimits(tokens=4 * PROMPT_BYTES + 18 + PROMPT_BYTES + THINKING_TOKENS))
     spending.before_requests([first, second])
-    spending.before_attempt([first], first.messages, THINKING_TOKENS)
+    spending.before_attempt([first], [first], THINKING_TOKENS)
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(spending.before_attempt, [second], second.messages, THINKING_TOKENS)
+        waiting = threads.submit(spending.before_attempt, [second], [second], THINKING_TOKENS)
         while not spending._waiting:
             pass
         assert not waiting.done()
@@ -142,9 +142,9 @@ def test_an_attempt_waits_for_the_requests_under_way_and_ends_if_all_of_them_wai
     spending = Spending(SpendingLimits(tokens=4 * PROMPT_BYTES + 18))
     spending.before_requests([first, second])
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(spending.before_attempt, [first], first.messages, THINKING_TOKENS)
+        waiting = threads.submit(spending.before_attempt, [first], [first], THINKING_TOKENS)
         with pytest.raises(SpentError):
-            spending.before_attempt([second], second.messages, THINKING_TOKENS)
+            spending.before_attempt([second], [second], THINKING_TOKENS)
         spending.after_stop(second)
         with pytest.raises(SpentError):
             waiting.result(timeout=60)
