@@ -6,7 +6,7 @@
 Reads commands in backquotes, in quotes of any kind, in bold, in tags, after a label ("Action: ...") or a colon, and
 unmarked commands after words of order ("you must ... first", "try ...", "... instead."). Pure functions over English
 text, without knowledge of any environment's spelling. Not here: statements about the state ("already so", "not here",
-see `align/audit`), which command the engine accepts, and orders that require reading whole texts.
+see `evaluate/audit`), which command the engine accepts, and orders that require reading whole texts.
 """
 
 from __future__ import annotations

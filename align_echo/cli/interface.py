@@ -1,7 +1,7 @@
 """`align-echo interface`: show, check, audit, compare, ablate, export, import and bind interfaces.
 
-Not here: the work (`align_echo/evaluate`: `evaluate/in_play.py`, `evaluate/interface_diff.py`,
-`evaluate/ablation.py`; `align_echo/align`: `audit`, `align/sharing.py`).
+Not here: the work (`align_echo/evaluate`: `in_play.py`, `interface_diff.py`, `ablation.py`, `audit`;
+`align_echo/align/sharing.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from align_echo.align.audit.report import audit_interface, default_speakers, recorded_episodes
 from align_echo.align.sharing import (
     bind_interface,
     command_for,
@@ -34,6 +33,7 @@ from align_echo.evaluate.ablation import (
     arm_conducts,
     plan_ablation,
 )
+from align_echo.evaluate.audit.report import audit_interface, default_speakers, recorded_episodes
 from align_echo.evaluate.in_play import count_run_hints, keep_record
 from align_echo.evaluate.interface_diff import diff_interfaces, diff_lines
 from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, provenance_lines, rules_table

@@ -30,7 +30,6 @@ from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import default_model
 from align_echo.align.hybrid.hypotheses import with_letters
 from align_echo.align.hybrid.rules import UNTESTED
-from align_echo.align.probe.rule_file import read_rule_set, told_text, write_data, write_lines
 from align_echo.base.jsonl import JsonlFile
 from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import EngineError, InterfaceError, UsageError, printable
@@ -41,6 +40,7 @@ from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.interface.contract import Interface, check_source, parse_source
 from align_echo.interface.rules.model import Rule, RuleSet, dump
+from align_echo.interface.rules.rule_file import read_rule_set, told_text, write_data, write_lines
 from align_echo.intervals import Estimate, bootstrap, by_task, scored, success_rate
 from align_echo.models.spending import RoleSpending
 from align_echo.registry import quantity

@@ -15,9 +15,9 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
-from align_echo.align.audit.report import AuditReport
 from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import printable
+from align_echo.evaluate.audit.report import AuditReport
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, VariantDifference, VariantResult
 from align_echo.interface.contract import Interface, RuleCoverage, RuleRecord
 from align_echo.interface.hints import HintCount

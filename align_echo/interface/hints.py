@@ -2,7 +2,7 @@
 
 A rule is a kind of sentence that names commands, with the names blanked (`commands.skeleton_of`). Pure functions over
 the observations of `wrappers/hint_watch.py` on each turn. Not here: handling at run time, and testing claims that no
-agent followed (`align/audit`).
+agent followed (`evaluate/audit`).
 """
 
 from __future__ import annotations

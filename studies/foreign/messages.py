@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from align_echo.agents.spec import NO_STEP_LIMIT
-from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.interface.contract import Interface
 from align_echo.interface.rules.answers import lift
 from align_echo.interface.rules.model import RuleSet
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.interface.rules.runtime import RuleRuntime
 from align_echo.types import Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import align_echo
-from align_echo.align.audit.audit import Auditor, read_claims
-from align_echo.align.audit.rules import read_told
-from align_echo.align.probe.rule_file import source
+from align_echo.evaluate.audit.audit import Auditor, read_claims
+from align_echo.evaluate.audit.rules import read_told
 from align_echo.interface.contract import Interface, Provenance, identity
 from align_echo.interface.rules.model import load_rules
+from align_echo.interface.rules.rule_file import source
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv
 from tests import annex_env, quay_env

@@ -267,7 +267,7 @@ def test_an_audit_ends_by_what_an_agents_own_episodes_show(run, desk, own, told,
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_stopped_audit_has_the_status_of_a_stop_and_what_it_found_by_then(run, desk, monkeypatch, tmp_path, is_late):
-    from align_echo.align.audit.audit import Auditor
+    from align_echo.evaluate.audit.audit import Auditor
 
     played, plays = list[str](), Auditor.play
 
@@ -287,7 +287,7 @@ def test_a_stopped_audit_has_the_status_of_a_stop_and_what_it_found_by_then(run,
 
 def test_orders_of_which_none_is_obeyed_are_no_pass(run, desk, monkeypatch):
     desk("", " You need to `weigh` first. Nothing called `attic` was seen so far.")
-    monkeypatch.setattr("align_echo.align.audit.audit.Auditor._taken", lambda self, action: None)
+    monkeypatch.setattr("align_echo.evaluate.audit.audit.Auditor._taken", lambda self, action: None)
     status, _, err = run(*DESK, "--run", "own")
     assert status == 3
     assert "0 of 3 orders obeyed" in err

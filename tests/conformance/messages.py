@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 import align_echo
-from align_echo.align.audit.speakers import AdversarySpeaker
+from align_echo.evaluate.audit.speakers import AdversarySpeaker
 from align_echo.rollout.session import base_env
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.catalogue import environment

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from align_echo.align.audit.report import AuditReport, AuditRow, SpeakerAudit
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.critic.ask import CriticCalibration
 from align_echo.critic.calibration import CalibrationResult, ConfusionCounts, CriticReport, ReliabilityBin
+from align_echo.evaluate.audit.report import AuditReport, AuditRow, SpeakerAudit
 from align_echo.evaluate.comparison import VariantComparison, VariantDifference, VariantResult
 from align_echo.evaluate.grid import CellChange, CellSide, GridCell, GridSummary
 from align_echo.evaluate.refinement import RefinementResult, RoundResult

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import gymnasium as gym
 
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface, identity
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import NeedsStep
 from align_echo.interface.rules.place_guide import PlaceGuide
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.rollout.batches import failed, run_tasks
 from align_echo.types import Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper

@@ -40,18 +40,19 @@ from align_echo.align.hybrid.trials import HypothesisCounts, Verdict, play_attac
 from align_echo.align.llm.analyzer import ModelDialogue, ask_attack
 from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
-from align_echo.align.probe import rule_file
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.effects.outcomes import distinct_actions, episode_actions, episode_texts
-from align_echo.align.probe.rule_file import WRONG, merge_rules, read_rule_set, report, rules_in
+from align_echo.align.probe.reports import WRONG, report, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
 from align_echo.errors import ContextOverflowError, ModelError, NoAnswerError, ReplyFormatError, UsageError
 from align_echo.interface.contract import Interface, InterfaceContract, RuleRecord, identity_source, parse_source
+from align_echo.interface.rules import rule_file
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms
 from align_echo.interface.rules.answers import fit_reader
 from align_echo.interface.rules.decisions import HEADING
 from align_echo.interface.rules.model import Rule, RuleSet, dump, load_rules
+from align_echo.interface.rules.rule_file import merge_rules, read_rule_set
 from align_echo.models.spending import SpentError
 from align_echo.prompts import prompt_hash, render
 from align_echo.registry import quantity

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from align_echo.align.budget import Budget, BudgetSpentError
-from align_echo.align.probe import rule_file
 from align_echo.align.probe.cases import (
     ActionVocabulary,
     Case,
@@ -57,7 +56,7 @@ from align_echo.align.probe.names import (
     skeleton,
 )
 from align_echo.align.probe.offered import learner, pages
-from align_echo.align.probe.rule_file import check_format, drop_rules, merge_rules, read_rule_set, rules_in
+from align_echo.align.probe.reports import rules_in
 from align_echo.align.probe.rules import (
     further_refusals,
     listed_refusals,
@@ -66,10 +65,12 @@ from align_echo.align.probe.rules import (
     unlisted_refusals,
 )
 from align_echo.interface.contract import Interface, Provenance
+from align_echo.interface.rules import rule_file
 from align_echo.interface.rules.actions import parse_call
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import RuleSet
+from align_echo.interface.rules.rule_file import check_format, drop_rules, merge_rules, read_rule_set
 from align_echo.interface.rules.vocabulary import distinct_names, without_action
 from align_echo.registry import quantity
 from align_echo.rollout.batches import failed as lost_of

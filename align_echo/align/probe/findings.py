@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from align_echo.align.probe.cases import Case, Need, build_history, try_case
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, LabState, answers_in_words
-from align_echo.align.probe.rule_file import WRONG, report
+from align_echo.align.probe.reports import WRONG, report
 from align_echo.align.probe.rules import refused_actions
 from align_echo.interface.contract import RuleRecord
 from align_echo.interface.rules.actions import fill

@@ -12,12 +12,13 @@ import pytest
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.rule_file import read_rule_set, report
+from align_echo.align.probe.reports import report
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.interface.contract import Interface, check_source, load_interface
 from align_echo.interface.rules.actions import Form, Term
 from align_echo.interface.rules.model import Condition, NeedsFirst, RuleSet
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.models.drawing import ScriptedModel
 from align_echo.types import ChatModel, Evidence, Message, Misalignment, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper

@@ -15,11 +15,11 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.effects.fixes import FixSearch
 from align_echo.align.probe.effects.outcomes import Observer
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.interface.contract import Interface, identity
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.model import NeedsFirst, RuleSet
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView, Trajectory

@@ -10,8 +10,8 @@ import pytest
 import align_echo
 import align_echo.align.probe
 import align_echo.interface.rules
-from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.interface.rules.model import SayInstead
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.wrappers.catalogue import environments
 
 RULES = Path(align_echo.interface.rules.__file__).parent

@@ -13,11 +13,12 @@ import pytest
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.cases import ActionVocabulary, walk
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.rule_file import rules_in, source
+from align_echo.align.probe.reports import rules_in
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface, check_source, identity
 from align_echo.interface.rules.decisions import DecisionLists
 from align_echo.interface.rules.model import AllowedWhere, AlreadySo, NeedsStep, Rule, RuleSet, SituationRule
+from align_echo.interface.rules.rule_file import source
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView, Trajectory
 from tests.station_env import CONTRACT, TASK_IDS, StationEnv

@@ -10,11 +10,11 @@ import pytest
 from align_echo.align.probe.cases import ActionVocabulary, walk
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import ActionForms, heard_sayings
-from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.align.probe.rules import taken_actions
 from align_echo.interface.contract import InterfaceContract
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.model import NeedsStep
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.rollout.batches import failed, run_tasks
 from align_echo.wrappers.text_env import EngineState, TextEnv
 from tests.menu_env import NoOracle

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from align_echo.align.audit.audit import Auditor
-from align_echo.align.audit.speakers import Said, SpeakerState
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.rule_file import source
+from align_echo.evaluate.audit.audit import Auditor
+from align_echo.evaluate.audit.speakers import Said, SpeakerState
 from align_echo.interface.contract import Interface, Provenance, identity
 from align_echo.interface.rules.model import load_rules
+from align_echo.interface.rules.rule_file import source
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.text_env import TextEnv

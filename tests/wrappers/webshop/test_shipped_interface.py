@@ -6,7 +6,7 @@ import pytest
 
 import align_echo
 from align_echo.agents.novices import make_novice
-from align_echo.align.probe.rule_file import read_rule_set
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.rollout.batches import run_tasks
 from align_echo.rollout.session import base_env
 from tests.wrappers.webshop.page_audit import PageAudit, adversary

@@ -28,7 +28,7 @@ from align_echo.align.probe.offered.survey import (
     survey_task,
     view_texts,
 )
-from align_echo.align.probe.rule_file import WRONG, report
+from align_echo.align.probe.reports import WRONG, report
 from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.model import BareNames, Elsewhere, InSight, Rule, RuleSet, SayInstead, misworded
 from align_echo.interface.rules.place_guide import PlaceGuide

@@ -11,9 +11,9 @@ import pytest
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.offered.learner import stands
 from align_echo.align.probe.offered.survey import VocabularySurvey, learn_surroundings, often
-from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.interface.contract import Interface, check_source, identity
 from align_echo.interface.rules.place_guide import PlaceGuide
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.rollout.batches import run_tasks
 from align_echo.rollout.session import base_env
 from align_echo.types import AgentReply, AgentView, Evidence

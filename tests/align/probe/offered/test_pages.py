@@ -11,11 +11,11 @@ import pytest
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.pages import is_silent, replay_states, shows_pages
-from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.errors import UsageError
 from align_echo.interface.contract import check_source, identity
 from align_echo.interface.rules.model import RuleSet
 from align_echo.interface.rules.page_guide import PageGuide
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.rollout.batches import failed, run_tasks
 from align_echo.types import AgentReply, AgentView, Misalignment
 from align_echo.wrappers.align_wrapper import AlignWrapper

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -26,7 +25,6 @@ from align_echo.interface.rules.model import (
 )
 from align_echo.interface.rules.places import Surroundings, write_forms
 from align_echo.interface.rules.vocabulary import Vocabulary
-from align_echo.types import Evidence, Misalignment
 
 WIDTH = 150
 """Characters of a line of data."""
@@ -191,39 +189,3 @@ def check_format(code: str) -> None:
             raise UsageError(
                 "its interface has rules as an older release wrote them: it can be played, not learned from"
             )
-
-
-def rules_in(detail: str) -> RuleSet | None:
-    """Return the rules in a misalignment's detail; None if it has none."""
-    data = json.loads(detail).get("ruleset")
-    return None if data is None else load_rules(data)
-
-
-WRONG = "Not so: "
-"""Beginning of a finding that a rule is wrong."""
-
-
-def report(
-    rule: str,
-    example: tuple[str, str],
-    evidence: Evidence,
-    learned: RuleSet | None,
-    *,
-    kind: str,
-    intent: str = "",
-    feedback: str,
-    dropped: str = "",
-) -> Misalignment:
-    """Report what was learned; `dropped` is the text of a rule that is left out from now on."""
-    task_id, action = example
-    return Misalignment(
-        task_id=task_id,
-        action_type=kind,
-        action=action,
-        intent=intent or f"`{action}`",
-        rule=rule,
-        sufficient_feedback=feedback,
-        kind="bug-of-current" if learned is None else "new-logic",
-        evidence=evidence,
-        detail=json.dumps({"dropped": dropped} if learned is None else {"ruleset": dump(learned)}),
-    )

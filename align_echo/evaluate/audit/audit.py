@@ -23,11 +23,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from align_echo.align.audit.rules import RuleKind, RuleTrials, Taken, read_told
-from align_echo.align.audit.speakers import AdversarySpeaker, Speaker, SpeakerState, adversary_speaks, written
 from align_echo.align.probe.names import skeleton
-from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.base.commands import PLACEHOLDER, commands_in, split_sentences
+from align_echo.evaluate.audit.rules import RuleKind, RuleTrials, Taken, read_told
+from align_echo.evaluate.audit.speakers import AdversarySpeaker, Speaker, SpeakerState, adversary_speaks, written
 from align_echo.interface.contract import Interface
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, build_name_pattern
 from align_echo.interface.rules.edits import apply_edit
@@ -40,6 +39,7 @@ from align_echo.interface.rules.model import (
     RuleSet,
     SayInstead,
 )
+from align_echo.interface.rules.rule_file import read_rule_set
 from align_echo.interface.rules.runtime import RuleRuntime, count_refusals
 from align_echo.interface.rules.vocabulary import NUMBERED
 from align_echo.wrappers.align_wrapper import AlignWrapper

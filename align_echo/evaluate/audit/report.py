@@ -16,11 +16,11 @@ import gymnasium as gym
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import build_agent, chat_model, choose_agent, require_expert
 from align_echo.agents.spec import AgentSetting
-from align_echo.align.audit.audit import MAX_EXAMPLES, AuditFindings, Auditor, Refused
-from align_echo.align.audit.speakers import Speaker, adversary_speaks, chance_speaks, expert_slips
 from align_echo.align.run_folder import read_episodes
 from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import UsageError, did_you_mean
+from align_echo.evaluate.audit.audit import MAX_EXAMPLES, AuditFindings, Auditor, Refused
+from align_echo.evaluate.audit.speakers import Speaker, adversary_speaks, chance_speaks, expert_slips
 from align_echo.interface.contract import Interface
 from align_echo.intervals import Estimate, clustered_rate
 from align_echo.models.choosing import POCKET_ENVIRONMENTS, what_pocket_lacks
