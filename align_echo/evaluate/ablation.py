@@ -28,8 +28,7 @@ from rich.text import Text
 from align_echo.agents import options
 from align_echo.agents.options import ModelConfig, PayingConfig
 from align_echo.agents.players import default_model
-from align_echo.align.hybrid.hypotheses import with_letters
-from align_echo.align.hybrid.rules import UNTESTED
+from align_echo.align.hybrid.hypotheses import UNTESTED, with_letters
 from align_echo.base.jsonl import JsonlFile
 from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import EngineError, InterfaceError, UsageError, printable

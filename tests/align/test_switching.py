@@ -8,8 +8,7 @@ import difflib
 import pytest
 
 from align_echo.align.hybrid.backend import write_source
-from align_echo.align.hybrid.hypotheses import NeededStep, WrongWording
-from align_echo.align.hybrid.rules import as_rule, fit_forms, rule_set
+from align_echo.align.hybrid.hypotheses import NeededStep, WrongWording, as_rule, fit_forms, rule_set
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.evaluate.ablation import list_switches, without_rules
 from align_echo.interface.contract import Interface, identity, load_interface

@@ -21,28 +21,32 @@ from align_echo.align import refutation
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import clip, trajectory_text
 from align_echo.align.hybrid.hypotheses import (
+    UNTESTED,
     ActionJudge,
     Hypothesis,
     NeededStep,
     StatedClaim,
     WrongWording,
+    as_hypothesis,
+    as_rule,
+    fit_forms,
     in_words,
+    is_own,
     list_forms,
     list_trials,
+    rule_set,
     said_as,
     slots_of,
     spoken_forms,
     with_letters,
 )
 from align_echo.align.hybrid.reading import ParsedHypotheses, json_values, parse_hypotheses
-from align_echo.align.hybrid.rules import UNTESTED, as_hypothesis, as_rule, fit_forms, is_own, rule_set
 from align_echo.align.hybrid.trials import HypothesisCounts, Verdict, play_attack, run_trials, try_as_told, verdict_on
-from align_echo.align.llm.analyzer import ModelDialogue, ask_attack
-from align_echo.align.llm.backend import described_models
+from align_echo.align.llm.backend import ModelDialogue, ask_attack, described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.effects.outcomes import distinct_actions, episode_actions, episode_texts
-from align_echo.align.probe.reports import WRONG, report, rules_in
+from align_echo.align.probe.findings import WRONG, report, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
 from align_echo.errors import ContextOverflowError, ModelError, NoAnswerError, ReplyFormatError, UsageError

@@ -1,54 +1,462 @@
-"""Optimizer: writes interface code that loads and runs, and refines it until experiments confirm the fix; and the
-`llm` backend of Algorithm 1, Analyzer and Optimizer on chat models.
+"""The `llm` backend of Algorithm 1: Analyzer and Optimizer on chat models.
 
-If no version passes its check on all misalignments, the best version is used and its record lists the open ones.
+The Analyzer derives misalignments from failed episodes and verifies them by experiment. The Optimizer writes interface
+code that loads and runs, and refines it until experiments confirm the fix. If no version passes its check on all
+misalignments, the best version is used and its record lists the open ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
+from align_echo.align import refutation
 from align_echo.align.budget import Budget, BudgetSpentError
-from align_echo.align.experiments import Failure, Simulator, clip
-from align_echo.align.llm import analyzer
-from align_echo.align.llm.analyzer import ModelDialogue, SimulatorFactory, experiments_text, verify
+from align_echo.align.experiments import ExperimentResult, Failure, Simulator, clip, failures_of, trajectory_text
 from align_echo.align.llm.replies import (
+    KINDS,
     MOST_OPERATIONS,
+    AnalyzerFindings,
     CheckVerdict,
+    ExperimentRequests,
     LlmSettings,
     failure_in,
     failures_in,
+    gold_text,
     interface_values,
+    located,
     looks_usage,
     misalignments_text,
     numbered_text,
+    parse_analyzer_move,
     parse_checker_move,
     parse_choice,
     parse_code,
+    parse_findings,
     rules_text,
     step_usage,
 )
-from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS
-from align_echo.align.showing import describe_actions
+from align_echo.align.refutation import (
+    MIN_TASKS,
+    SHOWN_TASKS,
+    Attack,
+    Openings,
+    attack_prompt,
+    attack_system,
+    narrow_prompt,
+    parse_attack,
+)
+from align_echo.align.showing import describe_actions, repeated_answers
 from align_echo.align.world import TrainingSplit
-from align_echo.errors import EngineError, InterfaceError, MissingExtraError, ModelError, NoAnswerError
+from align_echo.errors import (
+    EngineError,
+    InterfaceError,
+    MissingExtraError,
+    ModelError,
+    NoAnswerError,
+    ReplyFormatError,
+)
 from align_echo.interface.contract import Interface, RuleRecord, check_source
+from align_echo.interface.rules.model import ClaimTrial
+from align_echo.models.drawing import model_for_sample
 from align_echo.models.recording import describe_model
 from align_echo.prompts import prompt_hash, render
+from align_echo.registry import quantity
 from align_echo.rollout.batches import failed
 from align_echo.rollout.session import base_env, take_turn
-from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
+from align_echo.types import Agent, AgentReply, ChatModel, Message, Misalignment, Trajectory, Violation
 from align_echo.wrappers.text_env import TextEnv
 
+# ---------------------------------------------------------------- the conversation with the model
+
+Parsed = TypeVar("Parsed")
+EMPTY = "(empty message)"
+
+SAMPLES_PER_ROUND = 1000
+"""Offset of sample numbers between rounds of tries, so that each round draws new replies."""
+
+MOST_ROUNDS = 100
+WARMTH = 0.5
+"""Minimum temperature after the first round; greedy decoding would only repeat itself."""
+
+
+class ModelDialogue:
+    """Message history with a model. `ask` sends a prompt and returns the parsed reply; `sample` selects the model's
+    sample."""
+
+    def __init__(self, model: ChatModel, system: str, *, temperature: float, max_tokens: int, sample: int = 0) -> None:
+        self._model = model
+        self._sample = sample
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._messages = [Message(role="system", content=system)]
+
+    def ask(self, prompt: str, parse: Callable[[str], Parsed], *, tries: int) -> Parsed:
+        """Send a prompt and return the parsed reply.
+
+        Truncated replies, and those `parse` rejects with `ReplyFormatError` or `InterfaceError`, are sent back with the
+        reason. So are partly wrong findings (`AnalyzerFindings.dropped`); after the last try the valid ones are used.
+
+        A resumed run draws a new round of tries and finds earlier replies in its cache. Raises `NoAnswerError` with the
+        last reason after a new round, and `ModelError`.
+        """
+        length = len(self._messages)
+        for number in range(MOST_ROUNDS):
+            del self._messages[length:]
+            problem, new = "", False
+            partly: Parsed | None = None
+            model = model_for_sample(self._model, self._sample + number * SAMPLES_PER_ROUND)
+            message = prompt
+            for _ in range(tries):
+                self._messages.append(Message(role="user", content=message))
+                completion = model.complete(
+                    self._messages,
+                    temperature=max(self._temperature, WARMTH) if number else self._temperature,
+                    max_tokens=self._max_tokens,
+                )
+                new = not completion.cached
+                self._messages.append(Message(role="assistant", content=completion.text.strip() or EMPTY))
+                try:
+                    if completion.finish_reason == "length":
+                        raise ReplyFormatError(f"it was cut off after {self._max_tokens} tokens; be shorter")
+                    parsed = parse(completion.text)
+                    if not isinstance(parsed, AnalyzerFindings) or not parsed.dropped:
+                        return parsed
+                    partly, problem = parsed, ". ".join(parsed.dropped)
+                except (ReplyFormatError, InterfaceError) as error:
+                    problem = str(error)
+                message = render("shared/again", {"problem": problem})
+            if partly is not None:
+                return partly
+            if new:
+                break
+        raise NoAnswerError(f"no usable answer in {tries} tries; the last problem: {problem}")
+
+
+def ask_attack(
+    model: ChatModel,
+    settings: LlmSettings,
+    system: str,
+    claims: Sequence[tuple[str, Sequence[str]]],
+    openings: Openings,
+    note: Callable[[str], None],
+) -> dict[int, list[ClaimTrial]]:
+    """Ask a model in another role to refute claims; (claim, experiments played already).
+
+    Returns counter-experiments by claim, from 0; none with a note if no reply could be read. Raises `ModelError`.
+    """
+    tasks = {task_id for task_id, _ in openings}
+    dialogue = ModelDialogue(model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens)
+
+    def parse(reply: str) -> dict[int, list[ClaimTrial]]:
+        return parse_attack(reply, len(claims), tasks, note)
+
+    try:
+        return dialogue.ask(attack_prompt(claims, openings), parse, tries=settings.format_tries)
+    except NoAnswerError as error:
+        note(f"no claim was attacked, since no counter-experiment could be read: {error}")
+        return {}
+
+
+# ---------------------------------------------------------------- check a misalignment by experiment
+
+Concluded = TypeVar("Concluded")
+SHOWN_OF_ARGUMENT = 300
+"""Maximum characters of an argument repeated in its outcome."""
+
+MoveParser = Callable[[str, Sequence[ExperimentResult], bool], ExperimentRequests | Concluded]
+"""Maps (reply, experiments so far, more allowed) to the next experiments or the conclusion."""
+
+
+def verify(
+    dialogue: ModelDialogue,
+    simulator: Simulator,
+    opening: str,
+    parse: MoveParser[Concluded],
+    settings: LlmSettings,
+) -> Concluded:
+    """Run up to `settings.operations` experiments and return the conclusion.
+
+    Operations of a message are carried out in order until one cannot be. Raises `NoAnswerError` without a conclusion,
+    and `ModelError`.
+    """
+    prompt, left = opening, settings.operations
+
+    def read(reply: str) -> ExperimentRequests | Concluded:
+        return parse(reply, simulator.outcomes, left > 0)
+
+    while True:
+        move = dialogue.ask(prompt, read, tries=settings.format_tries)
+        if not isinstance(move, ExperimentRequests):
+            return move
+        done: list[ExperimentResult] = []
+        for request in move.requests[:left]:
+            done.append(simulator.perform(request.operation, request.argument))
+            if not done[-1].ok:
+                break
+        left -= len(done)
+        prompt = outcomes_text(done, left, len(move.requests) + move.dropped - len(done))
+
+
+def outcomes_text(outcomes: Sequence[ExperimentResult], left: int, dropped: int = 0) -> str:
+    """Format the outcomes of a message for the model: `left` operations remain, `dropped` ones were not carried out."""
+    values = {
+        "outcomes": [
+            {**outcome.model_dump(), "argument": clip(outcome.argument, SHOWN_OF_ARGUMENT)} for outcome in outcomes
+        ],
+        "dropped": dropped,
+        "most": MOST_OPERATIONS,
+        "left": left,
+    }
+    return render("shared/outcome", values)
+
+
+# ---------------------------------------------------------------- the Analyzer
+
+SimulatorFactory = Callable[[Interface, Mapping[str, Failure]], Simulator]
+"""Opens a simulator under an interface, with the failed episodes it can replay."""
+
+OPENING_CHARACTERS = 1500
+"""Characters shown of a task's opening to the attacker."""
+
+
+
+def experiments_text(outcomes: Sequence[ExperimentResult]) -> str:
+    """Count experiments and their tasks."""
+    tasks = {outcome.task_id for outcome in outcomes if outcome.task_id}
+    return f"{quantity(len(outcomes), 'experiment')} in {quantity(len(tasks), 'task')}"
+
+
+@dataclass
+class Analyzer:
+    """Analyzer on a chat model. `new_simulator` opens a simulator under an interface; `gold` returns an expert's
+    solution; `other_tasks` lists tasks for counter-experiments; `note` logs a remark."""
+
+    model: ChatModel
+    settings: LlmSettings
+    action_format: str
+    new_simulator: SimulatorFactory
+    gold: Callable[[str], Sequence[tuple[str, str]]]
+    other_tasks: Callable[[], Sequence[str]]
+    note: Callable[[str], None]
+
+    def analyze(
+        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        """Find new misalignments, a few episodes at a time.
+
+        Raises `ModelError` at the first failed analysis, since its findings are unknown.
+        """
+        misalignments: list[Misalignment] = []
+        again = repeated_answers(failed)
+        size = self.settings.episodes_per_analysis
+        for start in range(0, len(failed), size):
+            episodes = failed[start : start + size]
+            last = f" to {start + len(episodes)}" if len(episodes) > 1 else ""
+            self.note(
+                f"analysing failed episodes {start + 1}{last} of {len(failed)}; {len(misalignments)} found so far"
+            )
+            try:
+                fresh = self._analyze(episodes, [*known, *misalignments], interface, again)
+            except BudgetSpentError as error:
+                rest = quantity(len(failed) - start, "failed episode")
+                self.note(f"{rest} not analysed to the end: the budget of {error} is spent")
+                break
+            except ModelError as error:
+                names = ", ".join(episode.task_id for episode in episodes)
+                raise type(error)(f"the analysis of {names} broke: {error}") from error
+            claims = {misalignment.claim for misalignment in (*known, *misalignments)}
+            misalignments += [misalignment for misalignment in fresh if misalignment.claim not in claims]
+        return misalignments
+
+    def _analyze(
+        self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface, again: str
+    ) -> Sequence[Misalignment]:
+        system = render("analyzer/system", interface_values(interface, self.action_format))
+        prompt = self._proposal_prompt(episodes, known, interface.provenance.unresolved, again)
+        failures = failures_of(episodes)
+        found = (
+            self._verified(system, prompt, failures, interface)
+            if self.settings.verify
+            else self._chosen(system, prompt, failures)
+        )
+        return [located(misalignment, failures) for misalignment in found]
+
+    def _proposal_prompt(
+        self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], unresolved: Sequence[str], again: str
+    ) -> str:
+        limit = self.settings.episode_characters
+        records = [
+            {
+                "task_id": episode.task_id,
+                "goal": episode.goal,
+                "log": trajectory_text(episode, limit),
+                "gold": gold_text(self._expert(episode.task_id), limit // 2),
+            }
+            for episode in episodes
+        ]
+        values = {
+            "episodes": records,
+            "again": again,
+            "known": misalignments_text(known),
+            "unresolved": "\n".join(f"- {rule}" for rule in unresolved),
+            "kinds": KINDS,
+        }
+        return render("analyzer/propose", values)
+
+    def _expert(self, task_id: str) -> Sequence[tuple[str, str]]:
+        try:
+            return self.gold(task_id)
+        except (EngineError, MissingExtraError) as error:
+            self.note(f"no expert play of {task_id}: {error}")
+            return ()
+
+    # ------------------------------------------------------------ with experiments
+
+    def _verified(
+        self, system: str, prompt: str, failures: Mapping[str, Failure], interface: Interface
+    ) -> Sequence[Misalignment]:
+        settings, tasks = self.settings, failures.keys()
+        dialogue = ModelDialogue(
+            self.model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
+        )
+        proposed = dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks), tries=settings.format_tries)
+        self._tell_dropped(proposed)
+        if not proposed.misalignments:
+            return ()
+        opening = render(
+            "analyzer/verify", {"turns": settings.operations, "kinds": KINDS, "most": MOST_OPERATIONS}
+        )
+        simulator = self.new_simulator(interface, failures)
+        try:
+            verified = verify(dialogue, simulator, opening, partial(_move, tasks), settings)
+            self._tell_dropped(verified)
+            self.note(
+                f"{len(proposed.misalignments)} misalignments proposed, {len(verified.misalignments)} kept "
+                f"after {experiments_text(simulator.outcomes)} of its own"
+            )
+            standing, refuted = self._attacked(verified.misalignments, tasks, interface, simulator)
+            if refuted:
+                narrower = self._narrowed(dialogue, refuted, tasks)
+                standing += self._attacked(narrower, tasks, interface, simulator)[0]
+        finally:
+            simulator.close()
+        return standing
+
+    def _attacked(
+        self, findings: Sequence[Misalignment], tasks: Collection[str], interface: Interface, simulator: Simulator
+    ) -> tuple[list[Misalignment], list[tuple[str, str]]]:
+        """Attack findings by counter-experiments: return those that stand, and (finding, counter-example) of others.
+
+        A finding that did not withstand in enough tasks is worded as what was seen.
+        """
+        if not findings:
+            return [], []
+        known = list(dict.fromkeys((*sorted(tasks), *self.other_tasks())))[:SHOWN_TASKS]
+        if len(known) < MIN_TASKS:
+            self.note(f"no finding can be tested in {MIN_TASKS} tasks: the run has {quantity(len(known), 'task')}")
+        openings = [(task_id, clip(simulator.init_simulator(task_id).text, OPENING_CHARACTERS)) for task_id in known]
+        claims = [(finding.text, [f"{finding.task_id}: {finding.action}"]) for finding in findings]
+        system = attack_system(interface.contract.environment, self.action_format)
+        trials = ask_attack(self.model, self.settings, system, claims, openings, self.note)
+        standing: list[Misalignment] = []
+        refuted: list[tuple[str, str]] = []
+        for number, finding in enumerate(findings):
+            attack = Attack()
+            attack.play(trials.get(number, ()), partial(_played, simulator))
+            if attack.counterexample is None:
+                standing.append(_with_attack(finding, attack))
+                continue
+            refuted.append((finding.text, ": ".join(attack.counterexample)))
+            self.note(f"refuted by a counter-experiment: {finding.text} ({refuted[-1][1]})")
+        return standing, refuted
+
+    def _narrowed(
+        self, dialogue: ModelDialogue, refuted: Sequence[tuple[str, str]], tasks: Collection[str]
+    ) -> Sequence[Misalignment]:
+        """Ask once for narrower findings in place of refuted ones."""
+        prompt = narrow_prompt(refuted, experiments="", nothing="<misalignments>none</misalignments>")
+        try:
+            return dialogue.ask(
+                prompt, lambda reply: parse_findings(reply, tasks), tries=self.settings.format_tries
+            ).misalignments
+        except NoAnswerError as error:
+            self.note(f"refuted findings are dropped, since no narrower ones could be read: {error}")
+            return ()
+
+    def _tell_dropped(self, findings: AnalyzerFindings) -> None:
+        for reason in findings.dropped:
+            self.note(f"a finding was left out, since it could not be read in any try: {reason}")
+
+    # ------------------------------------------------------------ without experiments
+
+    def _chosen(self, system: str, prompt: str, tasks: Collection[str]) -> Sequence[Misalignment]:
+        settings = self.settings
+        candidates = []
+        for sample in range(settings.samples):
+            dialogue = ModelDialogue(
+                self.model,
+                system,
+                temperature=settings.sample_temperature,
+                max_tokens=settings.max_tokens,
+                sample=sample,
+            )
+            try:
+                candidates.append(
+                    dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks), tries=settings.format_tries)
+                )
+            except NoAnswerError as error:
+                self.note(f"analysis {sample + 1} of {settings.samples} gave nothing: {error}")
+        if not candidates:
+            raise NoAnswerError(f"none of {settings.samples} sampled analyses could be used")
+        if not any(candidate.misalignments for candidate in candidates):
+            return ()
+        judge = ModelDialogue(
+            self.model, system, temperature=settings.sample_temperature, max_tokens=settings.max_tokens
+        )
+        texts = [misalignments_text(candidate.misalignments) for candidate in candidates]
+        question = f"{prompt}\n\n{render('analyzer/rerank', {'candidates': texts})}"
+        choice = judge.ask(question, lambda reply: parse_choice(reply, len(candidates)), tries=settings.format_tries)
+        return candidates[choice].misalignments
+
+
+def _played(simulator: Simulator, task_id: str, actions: Sequence[str]) -> str:
+    """Play actions from a task's beginning and return the last answer."""
+    outcome = simulator.init_simulator(task_id)
+    for action in actions:
+        outcome = simulator.execute_agent_action(action)
+        if not outcome.ok:
+            break
+    return outcome.text
+
+
+def _with_attack(finding: Misalignment, attack: Attack) -> Misalignment:
+    """Add an attack that a finding withstood to its evidence; word it as what was seen if it is not confirmed."""
+    tasks = max(finding.evidence.tasks, len(attack.tasks), 1)
+    support = finding.evidence.support + len(attack.withstood)
+    evidence = finding.evidence.model_copy(
+        update={"support": support, "tasks": tasks, "attacked": len(attack.tasks) if attack.confirms else 0}
+    )
+    seen = "" if attack.confirms else f"Seen in {quantity(tasks, 'task')}, not shown to be a rule: "
+    return finding.model_copy(update={"rule": seen + finding.rule, "evidence": evidence})
+
+
+def _move(
+    tasks: Collection[str], reply: str, outcomes: Sequence[ExperimentResult], may_request: bool
+) -> ExperimentRequests | AnalyzerFindings:
+    return parse_analyzer_move(reply, tasks, outcomes, may_request)
+
+
+# ---------------------------------------------------------------- the Optimizer
+
 PROMPTS = (
-    "optimizer/system",
-    "optimizer/write",
-    "optimizer/refine",
-    "optimizer/checker",
-    "optimizer/check",
-    "optimizer/rerank",
+    *refutation.PROMPTS,
+    *("analyzer/system", "analyzer/propose", "analyzer/verify", "analyzer/rerank"),
+    *("optimizer/system", "optimizer/write", "optimizer/refine"),
+    *("optimizer/checker", "optimizer/check", "optimizer/rerank"),
+    *("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again"),
 )
 
 
@@ -214,7 +622,8 @@ def _on_record(
     return candidate.model_copy(update={"provenance": provenance})
 
 
-SHARED_PROMPTS = ("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again")
+# ---------------------------------------------------------------- the `llm` backend
+
 SAMPLE_TASKS = 2
 SAMPLE_CHARACTERS = 4000
 """Maximum tasks of observation samples for the Optimizer, and characters of each."""
@@ -251,7 +660,7 @@ class LlmBackend:
         self._seed = seed
         self._budget = budget or Budget()
         self._note = note or (lambda _: None)
-        self._analyzer = analyzer.Analyzer(
+        self._analyzer = Analyzer(
             analyzer_model,
             self._settings,
             action_format=describe_actions(world.spec),
@@ -273,8 +682,7 @@ class LlmBackend:
 
     def describe(self) -> dict[str, str]:
         """Describe models, endpoints or weights, prompt hashes and settings."""
-        names = (*analyzer.PROMPTS, *PROMPTS, *SHARED_PROMPTS)
-        prompts = {f"prompt.{name}": prompt_hash(name) for name in names}
+        prompts = {f"prompt.{name}": prompt_hash(name) for name in PROMPTS}
         settings = {name: str(value) for name, value in self._settings.model_dump(exclude_none=True).items()}
         return {**self._models, **prompts, **settings}
 

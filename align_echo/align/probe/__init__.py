@@ -3,8 +3,7 @@
 It assumes no environment and no spelling. Names, refusals and forms are induced from the engine's lists, offers and
 answers. States must be forkable, and equal actions must lead to equal states.
 
-See `lab.py` (experiments), `names.py` (names and forms), `cases.py` (possible actions, refused ones
-and helpful steps), `rules.py` (refusals, and rules from cases), `examinations.py` (tests and refinement),
-`findings.py` (reports, and wrong wordings), `rule_file.py` (interface source) and `backend.py`. What rules are and how
-they are played is in `align_echo/interface/rules`.
+See `lab.py` (experiments), `names.py` (names and forms), `cases.py` (possible actions, refused ones and helpful steps),
+`rules.py` (refusals, and rules from cases), `examinations.py` (tests and refinement), `findings.py` (reports, and wrong
+wordings) and `backend.py`. What rules are, how they are played and written is in `align_echo/interface/rules`.
 """

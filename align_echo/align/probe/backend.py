@@ -43,6 +43,7 @@ from align_echo.align.probe.findings import (
     merge_records,
     not_tried,
     nothing_found,
+    rules_in,
     too_many_forms,
     try_form,
 )
@@ -56,7 +57,6 @@ from align_echo.align.probe.names import (
     skeleton,
 )
 from align_echo.align.probe.offered import learner, pages
-from align_echo.align.probe.reports import rules_in
 from align_echo.align.probe.rules import (
     further_refusals,
     listed_refusals,

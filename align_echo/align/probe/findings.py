@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from align_echo.align.probe.cases import Case, Need, build_history, try_case
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, LabState, answers_in_words
-from align_echo.align.probe.reports import WRONG, report
 from align_echo.align.probe.rules import refused_actions
 from align_echo.interface.contract import RuleRecord
 from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.decisions import DecisionLists, DecisionRule
-from align_echo.interface.rules.model import MayNeed, NeedsStep, RuleSet, misworded
+from align_echo.interface.rules.model import MayNeed, NeedsStep, RuleSet, dump, load_rules, misworded
 from align_echo.interface.rules.vocabulary import Vocabulary
 from align_echo.registry import quantity
 from align_echo.types import Evidence, Misalignment, Trajectory
@@ -147,6 +146,42 @@ def _times(group: Iterable[UnmatchedUtterance], template: str) -> int:
 
 
 # ---------------------------------------------------------------- from experiments to misalignments
+
+
+def rules_in(detail: str) -> RuleSet | None:
+    """Return the rules in a misalignment's detail; None if it has none."""
+    data = json.loads(detail).get("ruleset")
+    return None if data is None else load_rules(data)
+
+
+WRONG = "Not so: "
+"""Beginning of a finding that a rule is wrong."""
+
+
+def report(
+    rule: str,
+    example: tuple[str, str],
+    evidence: Evidence,
+    learned: RuleSet | None,
+    *,
+    kind: str,
+    intent: str = "",
+    feedback: str,
+    dropped: str = "",
+) -> Misalignment:
+    """Report what was learned; `dropped` is the text of a rule that is left out from now on."""
+    task_id, action = example
+    return Misalignment(
+        task_id=task_id,
+        action_type=kind,
+        action=action,
+        intent=intent or f"`{action}`",
+        rule=rule,
+        sufficient_feedback=feedback,
+        kind="bug-of-current" if learned is None else "new-logic",
+        evidence=evidence,
+        detail=json.dumps({"dropped": dropped} if learned is None else {"ruleset": dump(learned)}),
+    )
 
 MIN_TESTS = 10
 MIN_TASKS = 3

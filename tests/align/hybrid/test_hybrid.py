@@ -12,7 +12,7 @@ import pytest
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.reports import report
+from align_echo.align.probe.findings import report
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.interface.contract import Interface, check_source, load_interface

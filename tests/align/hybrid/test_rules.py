@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
-from align_echo.align.hybrid.hypotheses import HYPOTHESIS, Hypothesis, NeededStep, NoEffect, WrongWording
-from align_echo.align.hybrid.rules import as_hypothesis, as_rule, fit_forms
+from align_echo.align.hybrid.hypotheses import (
+    HYPOTHESIS,
+    Hypothesis,
+    NeededStep,
+    NoEffect,
+    WrongWording,
+    as_hypothesis,
+    as_rule,
+    fit_forms,
+)
 from align_echo.interface.rules.actions import ActionGrammar, Form
 from align_echo.interface.rules.model import RuleSet
 from align_echo.interface.rules.runtime import RuleRuntime

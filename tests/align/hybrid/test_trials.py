@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from align_echo.align.hybrid.hypotheses import ActionJudge, NeededStep
+from align_echo.align.hybrid.hypotheses import ActionJudge, NeededStep, as_rule, fit_forms
 from align_echo.align.hybrid.reading import parse_hypotheses
-from align_echo.align.hybrid.rules import as_rule, fit_forms
 from align_echo.align.hybrid.trials import run_trials, try_as_told, verdict_on
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.rules.actions import ActionGrammar, Form, declared_forms

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from align_echo.align.experiments import Simulator
-from align_echo.align.llm.analyzer import Analyzer
+from align_echo.align.llm.backend import Analyzer
 from align_echo.align.llm.replies import LlmSettings
 from align_echo.interface.contract import Interface, identity
 from align_echo.models.drawing import ScriptedModel

@@ -12,8 +12,8 @@ import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.cases import ActionVocabulary, walk
+from align_echo.align.probe.findings import rules_in
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.reports import rules_in
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface, check_source, identity
 from align_echo.interface.rules.decisions import DecisionLists

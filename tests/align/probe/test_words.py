@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.align.probe.effects.in_words import edit_in_words
 from align_echo.interface.rules.actions import Term
-from align_echo.interface.rules.edits import Edit
+from align_echo.interface.rules.edits import Edit, edit_in_words
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,19 @@ from typing import Literal, TypeVar
 
 from pydantic import JsonValue
 
-from align_echo.align.probe.effects.in_words import belonging_in_words, edit_in_words, letter, write_term
-from align_echo.align.probe.effects.outcomes import Instance, Observer
-from align_echo.align.probe.effects.runtimes import RuntimeCache
+from align_echo.align.probe.effects.outcomes import Instance, Observer, RuntimeCache
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionTree, Term, fill, kind_name, shape_name, text_of
 from align_echo.interface.rules.answers import SAME
-from align_echo.interface.rules.edits import Edit, apply_edit, propose_edits
+from align_echo.interface.rules.edits import (
+    Edit,
+    apply_edit,
+    belonging_in_words,
+    edit_in_words,
+    letter,
+    propose_edits,
+    write_term,
+)
 from align_echo.interface.rules.model import Condition, NeedsFirst, Rule, RuleSet, SayInstead
 from align_echo.interface.rules.runtime import RuleRuntime
 

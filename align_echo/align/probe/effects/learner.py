@@ -13,8 +13,8 @@ from align_echo.align.probe.effects.forms import find_sign, learn_vocabulary
 from align_echo.align.probe.effects.outcomes import Instance, Observer, count_repeats, episode_actions, episode_texts
 from align_echo.align.probe.effects.proposals import PageRecord, add_undoing, cut_short, plain_rules
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules, wander
+from align_echo.align.probe.findings import report
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.reports import report
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, declared_values, drop_examples
 from align_echo.interface.rules.answers import fit_reader
 from align_echo.interface.rules.model import Rule, RuleSet, SayInstead, TurnLimit

@@ -16,11 +16,11 @@ from typing import Any
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import MIN_FIXED, MIN_TASKS, FixSearch, list_terms
-from align_echo.align.probe.effects.in_words import write_term
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionTree
 from align_echo.interface.rules.answers import SAME
+from align_echo.interface.rules.edits import write_term
 from align_echo.interface.rules.model import (
     Effect,
     EndsEpisode,

@@ -17,12 +17,11 @@ from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import FixSearch, read_texts
-from align_echo.align.probe.effects.in_words import write_term
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.effects.proposals import PageRecord
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
-from align_echo.interface.rules.edits import apply_edit, undo_edit
+from align_echo.interface.rules.edits import apply_edit, undo_edit, write_term
 from align_echo.interface.rules.model import (
     Advice,
     Condition,

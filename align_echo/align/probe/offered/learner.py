@@ -14,6 +14,7 @@ from functools import partial
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.examinations import TrialCounts
+from align_echo.align.probe.findings import WRONG, report
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered.survey import (
     MiswordedForm,
@@ -28,7 +29,6 @@ from align_echo.align.probe.offered.survey import (
     survey_task,
     view_texts,
 )
-from align_echo.align.probe.reports import WRONG, report
 from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.model import BareNames, Elsewhere, InSight, Rule, RuleSet, SayInstead, misworded
 from align_echo.interface.rules.place_guide import PlaceGuide
