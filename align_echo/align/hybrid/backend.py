@@ -101,7 +101,6 @@ class Proposer:
                 "looks": looks_usage(interface),
             },
         )
-        self._tries = settings.format_tries
         self._note = note
         self._begin(EPISODES)
 
@@ -129,12 +128,7 @@ class Proposer:
         self._prompt = render("analyzer/hypotheses", values)
         self._tasks = {*(episode.task_id for episode in chosen), *(task_id for task_id, _ in openings)}
         self._played = {episode.task_id: episode.actions for episode in chosen}
-        self._dialogue = ModelDialogue(
-            self._model,
-            self._system,
-            temperature=self._settings.analyzer_temperature,
-            max_tokens=self._settings.max_tokens,
-        )
+        self._dialogue = ModelDialogue(self._model, self._settings, self._system)
 
     def propose(self) -> tuple[Hypothesis, ...]:
         """Ask for hypotheses, by fewer and shorter episodes where these do not fit the context. Raises `ModelError`."""
@@ -164,7 +158,7 @@ class Proposer:
         def parse(reply: str) -> ParsedHypotheses:
             return parse_hypotheses(reply, self._tasks, self._prompt, self._played)
 
-        proposals = self._dialogue.ask(prompt, parse, tries=self._tries)
+        proposals = self._dialogue.ask(prompt, parse)
         for reason in proposals.unread:
             self._note(f"a hypothesis was left out, since it could not be read: {reason}")
         return proposals.hypotheses
@@ -544,12 +538,8 @@ def reword_rules(
 
     Never raises for a model that does not answer: rules do not depend on its words.
     """
-    dialogue = ModelDialogue(
-        model,
-        render("optimizer/wording_system", {"environment": environment, "action_format": action_format}),
-        temperature=settings.optimizer_temperature,
-        max_tokens=settings.writing_tokens,
-    )
+    system = render("optimizer/wording_system", {"environment": environment, "action_format": action_format})
+    dialogue = ModelDialogue(model, settings, system, settings.optimizer_temperature, writes=True)
     grammar = ActionGrammar(rules.forms)
     pairs = [(rule, hypothesis) for rule in rules.rules if (hypothesis := as_hypothesis(rule, grammar)) is not None]
     plain_rules = [
@@ -558,7 +548,7 @@ def reword_rules(
     ]
     try:
         prompt = render("optimizer/wording", {"rules": plain_rules})
-        written = dialogue.ask(prompt, _parse_words, tries=settings.format_tries)
+        written = dialogue.ask(prompt, _parse_words)
     except SpentError:
         raise
     except (ModelError, UsageError) as error:

@@ -84,17 +84,27 @@ WARMTH = 0.5
 
 class ModelDialogue:
     """Message history with a model. `ask` sends a prompt and returns the parsed reply; `sample` selects the model's
-    sample."""
+    sample. Its temperature is the Analyzer's if none is given. `writes`: it may be as long as the Optimizer's."""
 
-    def __init__(self, model: ChatModel, system: str, *, temperature: float, max_tokens: int, sample: int = 0) -> None:
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: LlmSettings,
+        system: str,
+        temperature: float | None = None,
+        sample: int = 0,
+        *,
+        writes: bool = False,
+    ) -> None:
         self._model = model
+        self._settings = settings
         self._sample = sample
-        self._temperature = temperature
-        self._max_tokens = max_tokens
+        self._temperature = settings.analyzer_temperature if temperature is None else temperature
+        self._max_tokens = settings.writing_tokens if writes else settings.max_tokens
         self._messages = [Message(role="system", content=system)]
 
-    def ask(self, prompt: str, parse: Callable[[str], Parsed], *, tries: int) -> Parsed:
-        """Send a prompt and return the parsed reply.
+    def ask(self, prompt: str, parse: Callable[[str], Parsed], *, tries: int = 0) -> Parsed:
+        """Send a prompt and return the parsed reply, in as many tries as the settings allow if none are given.
 
         Truncated replies, and those `parse` rejects with `ReplyFormatError` or `InterfaceError`, are sent back with the
         reason. So are partly wrong findings (`AnalyzerFindings.dropped`); after the last try the valid ones are used.
@@ -102,7 +112,7 @@ class ModelDialogue:
         A resumed run draws a new round of tries and finds earlier replies in its cache. Raises `NoAnswerError` with the
         last reason after a new round, and `ModelError`.
         """
-        length = len(self._messages)
+        tries, length = tries or self._settings.format_tries, len(self._messages)
         for number in range(MOST_ROUNDS):
             del self._messages[length:]
             problem, new = "", False
@@ -134,6 +144,10 @@ class ModelDialogue:
                 break
         raise NoAnswerError(f"no usable answer in {tries} tries; the last problem: {problem}")
 
+    def choose(self, question: str, candidates: Sequence[Parsed]) -> Parsed:
+        """Ask which candidate is best."""
+        return candidates[self.ask(question, lambda reply: parse_choice(reply, len(candidates)))]
+
 
 def ask_attack(
     model: ChatModel,
@@ -148,16 +162,29 @@ def ask_attack(
     Returns counter-experiments by claim, from 0; none with a note if no reply could be read. Raises `ModelError`.
     """
     tasks = {task_id for task_id, _ in openings}
-    dialogue = ModelDialogue(model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens)
-
-    def parse(reply: str) -> dict[int, list[ClaimTrial]]:
-        return parse_attack(reply, len(claims), tasks, note)
-
+    dialogue = ModelDialogue(model, settings, system)
     try:
-        return dialogue.ask(attack_prompt(claims, openings), parse, tries=settings.format_tries)
+        return dialogue.ask(
+            attack_prompt(claims, openings), lambda reply: parse_attack(reply, len(claims), tasks, note)
+        )
     except NoAnswerError as error:
         note(f"no claim was attacked, since no counter-experiment could be read: {error}")
         return {}
+
+
+def draw_samples(
+    name: str, draw: Callable[[int], Parsed], count: int, note: Callable[[str], None]
+) -> list[Parsed]:
+    """Draw answers for a choice; note those that cannot be used. Raises `NoAnswerError` if none can."""
+    samples: list[Parsed] = []
+    for number in range(count):
+        try:
+            samples.append(draw(number))
+        except NoAnswerError as error:
+            note(f"{name} {number + 1} of {count} gave nothing: {error}")
+    if not samples:
+        raise NoAnswerError(f"none of {count} samples could be used")
+    return samples
 
 
 # ---------------------------------------------------------------- check a misalignment by experiment
@@ -188,7 +215,7 @@ def verify(
         return parse(reply, simulator.outcomes, left > 0)
 
     while True:
-        move = dialogue.ask(prompt, read, tries=settings.format_tries)
+        move = dialogue.ask(prompt, read)
         if not isinstance(move, ExperimentRequests):
             return move
         done: list[ExperimentResult] = []
@@ -319,10 +346,8 @@ class Analyzer:
         self, system: str, prompt: str, failures: Mapping[str, Failure], interface: Interface
     ) -> Sequence[Misalignment]:
         settings, tasks = self.settings, failures.keys()
-        dialogue = ModelDialogue(
-            self.model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
-        )
-        proposed = dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks), tries=settings.format_tries)
+        dialogue = ModelDialogue(self.model, settings, system)
+        proposed = dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks))
         self._tell_dropped(proposed)
         if not proposed.misalignments:
             return ()
@@ -379,9 +404,7 @@ class Analyzer:
         """Ask once for narrower findings in place of refuted ones."""
         prompt = narrow_prompt(refuted, experiments="", nothing="<misalignments>none</misalignments>")
         try:
-            return dialogue.ask(
-                prompt, lambda reply: parse_findings(reply, tasks), tries=self.settings.format_tries
-            ).misalignments
+            return dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks)).misalignments
         except NoAnswerError as error:
             self.note(f"refuted findings are dropped, since no narrower ones could be read: {error}")
             return ()
@@ -393,33 +416,19 @@ class Analyzer:
     # ------------------------------------------------------------ without experiments
 
     def _chosen(self, system: str, prompt: str, tasks: Collection[str]) -> Sequence[Misalignment]:
-        settings = self.settings
-        candidates = []
-        for sample in range(settings.samples):
-            dialogue = ModelDialogue(
-                self.model,
-                system,
-                temperature=settings.sample_temperature,
-                max_tokens=settings.max_tokens,
-                sample=sample,
-            )
-            try:
-                candidates.append(
-                    dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks), tries=settings.format_tries)
-                )
-            except NoAnswerError as error:
-                self.note(f"analysis {sample + 1} of {settings.samples} gave nothing: {error}")
-        if not candidates:
-            raise NoAnswerError(f"none of {settings.samples} sampled analyses could be used")
+        temperature = self.settings.sample_temperature
+
+        def draw(sample: int) -> AnalyzerFindings:
+            dialogue = ModelDialogue(self.model, self.settings, system, temperature, sample)
+            return dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks))
+
+        candidates = draw_samples("analysis", draw, self.settings.samples, self.note)
         if not any(candidate.misalignments for candidate in candidates):
             return ()
-        judge = ModelDialogue(
-            self.model, system, temperature=settings.sample_temperature, max_tokens=settings.max_tokens
-        )
         texts = [misalignments_text(candidate.misalignments) for candidate in candidates]
         question = f"{prompt}\n\n{render('analyzer/rerank', {'candidates': texts})}"
-        choice = judge.ask(question, lambda reply: parse_choice(reply, len(candidates)), tries=settings.format_tries)
-        return candidates[choice].misalignments
+        judge = ModelDialogue(self.model, self.settings, system, temperature)
+        return judge.choose(question, candidates).misalignments
 
 
 def _played(simulator: Simulator, task_id: str, actions: Sequence[str]) -> str:
@@ -493,7 +502,7 @@ class Optimizer:
 
     def _verified(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         settings = self.settings
-        dialogue = self._dialogue(self.writer, interface, settings.optimizer_temperature)
+        dialogue = self._dialogue(interface, settings.optimizer_temperature)
         prompt = self._write_prompt(new, interface)
         best, open_in_best, versions = interface, tuple(range(1, len(new) + 1)), settings.refinements + 1
         for version in range(1, versions + 1):
@@ -522,35 +531,21 @@ class Optimizer:
         return _on_record(best, interface, new, open_in_best)
 
     def _chosen(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        settings = self.settings
-        prompt = self._write_prompt(new, interface)
-        candidates = []
-        for sample in range(settings.samples):
-            dialogue = self._dialogue(self.writer, interface, settings.sample_temperature, sample)
-            try:
-                candidates.append(self._code(dialogue, prompt, new, interface))
-            except NoAnswerError as error:
-                self.note(f"interface {sample + 1} of {settings.samples} came to nothing: {error}")
-        if not candidates:
-            raise NoAnswerError(f"none of {settings.samples} sampled interfaces could be used")
-        judge = self._dialogue(self.writer, interface, settings.sample_temperature)
-        values = {"new": misalignments_text(new), "candidates": [candidate.source for candidate in candidates]}
-        choice = judge.ask(
-            render("optimizer/rerank", values),
-            lambda reply: parse_choice(reply, len(candidates)),
-            tries=settings.format_tries,
-        )
-        return _on_record(candidates[choice], interface, new, ())
+        settings, prompt = self.settings, self._write_prompt(new, interface)
 
-    def _dialogue(self, model: ChatModel, interface: Interface, temperature: float, sample: int = 0) -> ModelDialogue:
-        values = {
-            **interface_values(interface, self.action_format),
-            "looks_usage": looks_usage(interface),
-        }
+        def draw(sample: int) -> Interface:
+            dialogue = self._dialogue(interface, settings.sample_temperature, sample)
+            return self._code(dialogue, prompt, new, interface)
+
+        candidates = draw_samples("interface", draw, settings.samples, self.note)
+        values = {"new": misalignments_text(new), "candidates": [candidate.source for candidate in candidates]}
+        judge = self._dialogue(interface, settings.sample_temperature)
+        return _on_record(judge.choose(render("optimizer/rerank", values), candidates), interface, new, ())
+
+    def _dialogue(self, interface: Interface, temperature: float, sample: int = 0) -> ModelDialogue:
+        values = {**interface_values(interface, self.action_format), "looks_usage": looks_usage(interface)}
         system = render("optimizer/system", values)
-        return ModelDialogue(
-            model, system, temperature=temperature, max_tokens=self.settings.writing_tokens, sample=sample
-        )
+        return ModelDialogue(self.writer, self.settings, system, temperature, sample, writes=True)
 
     def _write_prompt(self, new: Sequence[Misalignment], interface: Interface) -> str:
         values = {
@@ -577,12 +572,8 @@ class Optimizer:
     def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> tuple[CheckVerdict, str]:
         """Check a candidate by experiments; also return their number in words."""
         settings = self.settings
-        dialogue = ModelDialogue(
-            self.checker,
-            render("optimizer/checker", interface_values(candidate, self.action_format)),
-            temperature=settings.analyzer_temperature,
-            max_tokens=settings.max_tokens,
-        )
+        system = render("optimizer/checker", interface_values(candidate, self.action_format))
+        dialogue = ModelDialogue(self.checker, settings, system)
         values = {"new": numbered_text(new), "turns": settings.operations, "most": MOST_OPERATIONS}
         opening = render("optimizer/check", values)
         simulator = self.new_simulator(candidate, failures_in(new))
