@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,9 +32,6 @@ from align_echo.types import Frozen, Trajectory
 CONFIG, SUMMARY, CHECKPOINTS = "config.json", "summary.json", "checkpoints"
 
 GENERATE = "generate-interface"
-
-VERSIONED = ("align-echo", "pydantic-monty", "gymnasium", "openai", "alfworld", "textworld")
-"""Packages whose versions are recorded, if installed."""
 
 FINISHED = "trainer_state.json"
 """Last file of a checkpoint written by `transformers`; after it only older checkpoints are deleted."""
@@ -312,17 +307,6 @@ def stop_line(path: Path, saved: Sequence[str]) -> str:
     if (path / CONFIG).exists():
         return f"stopped; {how_to_go_on(path, saved)}"
     return "stopped before anything was written"
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that affect a run."""
-    by_package = {"python": platform.python_version()}
-    for name in VERSIONED:
-        try:
-            by_package[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return by_package
 
 
 # ---------------------------------------------------------------- checkpoints

@@ -46,8 +46,8 @@ from align_echo.rollout.faults import (
     summarize_conduct,
     tell,
 )
-from align_echo.run_dir import versions
 from align_echo.types import Agent, Described, Misalignment, Trajectory, Usage
+from align_echo.version import versions
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 

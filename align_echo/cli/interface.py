@@ -1,7 +1,7 @@
 """`align-echo interface`: show, check, audit, compare, ablate, export, import and bind interfaces.
 
 Not here: the work (`align_echo/evaluate`: `in_play.py`, `interface_diff.py`, `ablation.py`, `audit`;
-`align_echo/align/sharing.py`).
+`align_echo/interface/sharing.py`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,6 @@ from typing import Annotated
 
 import typer
 
-from align_echo.align.sharing import (
-    bind_interface,
-    command_for,
-    export_interface,
-    import_interface,
-    read_bindable,
-    read_shared,
-    refuse_record_name,
-)
 from align_echo.base import halting
 from align_echo.base.files import write_atomically
 from align_echo.cli.console import cost, leave, new_folder, run_display, run_folder, say, stdout
@@ -40,6 +31,15 @@ from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, pr
 from align_echo.interface.contract import Interface
 from align_echo.interface.hints import silenced_by
 from align_echo.interface.sandbox.loading import check_loads
+from align_echo.interface.sharing import (
+    bind_interface,
+    command_for,
+    export_interface,
+    import_interface,
+    read_bindable,
+    read_shared,
+    refuse_record_name,
+)
 from align_echo.rollout.display import Display, note
 from align_echo.rollout.faults import overstepped, tell, verdict
 from align_echo.rollout.refusals import RefusalJudge

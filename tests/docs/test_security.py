@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.align.sharing import LARGEST_FILE
 from align_echo.errors import SHORTEST, SHORTEST_WORD
 from align_echo.interface.contract import MAX_SOURCE
 from align_echo.interface.sandbox.session import Sandbox
+from align_echo.interface.sharing import LARGEST_FILE
 from align_echo.models.client import MOST_BYTES
 from align_echo.wrappers.gui.steps import MOST_PIXELS
 

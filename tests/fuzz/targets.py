@@ -29,7 +29,6 @@ from align_echo.align.llm.replies import (
     parse_code,
     parse_findings,
 )
-from align_echo.align.sharing import FORMAT, canonical_hash, read_shared
 from align_echo.base.commands import LONGEST_COMMAND, build_skeleton, commands_in, split_sentences
 from align_echo.base.jsonl import JsonlFile
 from align_echo.base.plain_yaml import braced, json_lines, json_object, parse_json, read_plain
@@ -47,6 +46,7 @@ from align_echo.errors import (
 from align_echo.interface.contract import InterfaceContract, identity, load_interface
 from align_echo.interface.sandbox.session import EngineReply, Sandbox
 from align_echo.interface.sandbox.source import prepare
+from align_echo.interface.sharing import FORMAT, canonical_hash, read_shared
 from align_echo.models.answers import RefusedAnswer, read_body
 from align_echo.models.client import PassingFault
 from align_echo.rollout.episode_files import describe_damage, read_episodes

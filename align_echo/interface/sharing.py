@@ -33,8 +33,8 @@ from align_echo.interface.contract import (
     save_interface,
 )
 from align_echo.interface.hints import HintCount
-from align_echo.run_dir import versions
 from align_echo.types import Frozen
+from align_echo.version import versions
 
 FORMAT, FORMAT_VERSION = "align-echo interface", 1
 LARGEST_FILE = 40 * MAX_SOURCE

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from align_echo.align.sharing import FORMAT, canonical_hash, export_interface, import_interface, read_shared
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface.contract import Interface, identity, load_interface
 from align_echo.interface.hints import HintCount
+from align_echo.interface.sharing import FORMAT, canonical_hash, export_interface, import_interface, read_shared
 from tests.room_env import CONTRACT
 
 KEY = "sk-prodsecret-0123456789abcdef"
