@@ -5,9 +5,9 @@ SmolLM2 is not fetched: the figures are others then). Its replies have six token
 8, 64 and 256 conversations at once plays two episodes, in the raw environment and with `probe`. The baseline is
 transformers' continuous batching of whole conversations (`--no-baseline` leaves it out).
 
-Prints tokens and turns a second, and of 64 raw conversations the shares of this process's CPU time: every five
-milliseconds what each thread has computed since counts for the part of its innermost known line (Linux). Then one JSON
-line, as in `rounds.py`.
+Prints tokens and turns a second, and of 64 raw conversations, in a round of its own, the shares of this process's CPU
+time: every five milliseconds what each thread has computed since counts for the part of its innermost known line
+(Linux). Then one JSON line, as in `rounds.py`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ INTERVAL = 0.005
 
 PARTS: Mapping[str, str] = {
     "local/rows": "sampling",
+    "local/row_blocks": "attention's bookkeeping",
     "local/slot": "attention's bookkeeping",
     "local/transformers_engine": "engine step",
     "local/chat_template": "template",
@@ -149,9 +150,9 @@ def main() -> None:
         arms: dict[str, Any] = {"raw": Ours(raw), "probe": Ours(replace(raw, interface="probe"))}
         if batch == OF_INTEREST and not given.no_baseline:
             arms["continuous"] = Continuous(raw)
-        with Sampler() as sampler:
-            rounds_of = measure({"raw": arms["raw"]}, raw, given.rounds, 2 * batch)
-        rounds_of |= measure({name: arm for name, arm in arms.items() if name != "raw"}, raw, given.rounds, 2 * batch)
+        rounds_of = measure(arms, raw, given.rounds, 2 * batch)
+        with Sampler() as sampler:  # which takes time itself
+            measure({"raw": arms["raw"]}, raw, 1, batch)
         for name, rounds in rounds_of.items():
             tokens = statistics.median(map(rate, rounds))
             print(f"{batch:4} {name:11} {tokens:9,.0f} tokens/s {tokens / REPLY_TOKENS:7,.0f} turns/s")

@@ -291,6 +291,8 @@ class PackedStep:
         slots = np.repeat([part.slot for part in parts], [len(part.ids) for part in parts]).astype(np.int64)
         columns = np.concatenate([np.arange(part.start, part.start + len(part.ids)) for part in parts])
         cache.reserve(int(columns.max()) + 1)
+        starts = np.array([part.start for part in parts])
+        cache.hold(np.array([part.slot for part in parts]), starts, starts + [len(part.ids) for part in parts])
         self.ids, self.columns, self.slots = (torch.from_numpy(values).to(device) for values in (ids, columns, slots))
         self._written = (slots, columns, ids)
         self.groups = _groups(parts, device, device.type == "cuda" if together is None else together)

@@ -13,6 +13,7 @@ import atexit
 import os
 import queue
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from align_echo.base.halting import wait_for_result
@@ -27,6 +29,7 @@ from align_echo.errors import ContextOverflowError, ModelError, UsageError, firs
 from align_echo.models.local import CONVERSATIONS
 from align_echo.models.local.engine import Forward, TokenReply, TokenRequest
 from align_echo.models.local.memory import POOL, ModelMemory, model_memory
+from align_echo.models.local.row_blocks import can_share
 from align_echo.models.local.rows import (
     EngineRow,
     PendingRequest,
@@ -157,6 +160,47 @@ READ_EVERY = 8
 """Steps between readings of contexts while other requests draw: a reading step takes as long as many replayed ones."""
 
 
+GATHERING = 0.05
+"""Most seconds to wait for conversations that were answered a moment ago; at most two steps."""
+
+PAUSE = 0.001
+"""Seconds between looks at who has come back."""
+
+LEAST_PATIENCE = 1 / 64
+"""Smallest share of that time, for conversations that never come back within it."""
+
+
+class Crowd:
+    """How many conversations ask at about the same time, and how long to wait for them while only few are there.
+
+    A step for many takes little longer than one for few, and agents come back at almost the same time. Where they take
+    longer, the wait becomes short.
+    """
+
+    def __init__(self) -> None:
+        self._size = 0.0
+        self._pace = 0.0  # seconds of a long step
+        self._patience = 1.0
+
+    def count(self, busy: int, seconds: float) -> None:
+        """Count a step for so many conversations that took so long."""
+        self._size = max(busy, 0.995 * self._size)
+        self._pace = max(seconds, 0.9 * self._pace)
+
+    def misses(self, busy: int) -> bool:
+        """Return True if less than half of the conversations are there."""
+        return 2 * busy < self._size
+
+    @property
+    def seconds(self) -> float:
+        """How long to wait."""
+        return min(GATHERING, 2 * self._pace) * self._patience
+
+    def waited(self, in_vain: bool) -> None:
+        """Learn from a wait."""
+        self._patience = max(LEAST_PATIENCE, self._patience / 2) if in_vain else min(1.0, 2 * self._patience)
+
+
 @dataclass(frozen=True)
 class _ModelChange:
     """A change of the model to be made between requests."""
@@ -231,9 +275,12 @@ class TransformersEngine:
         self._vocabulary = int(config.vocab_size)
         self._decode = decode
         self._step_tokens = step_tokens
-        self._cache = SlotCache(slots, self._context, paged=model.device.type == "cpu", room=room)
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        paged, sharing = model.device.type == "cpu", can_share(slots, config.num_hidden_layers, heads)
+        self._cache = SlotCache(slots, self._context, paged=paged, sharing=paged and sharing, room=room)
         self._graphs = DecodeGraphs(model, self._cache) if graphs and model.device.type == "cuda" else None
         self._unread = 0  # steps since the last reading of contexts
+        self._crowd = Crowd()
         self._rows: list[EngineRow] = []
         self._waiting: deque[_Waiting] = deque()
         self._turn = ""
@@ -282,7 +329,8 @@ class TransformersEngine:
         The future can be cancelled at any time before its reply; this stops the generation.
         """
         ids = request.ids
-        if not ids or min(ids) < 0 or max(ids) >= self._vocabulary:
+        tokens = np.array(ids, dtype=np.int64)
+        if not ids or tokens.min() < 0 or tokens.max() >= self._vocabulary:
             raise UsageError(f"a request to {self._name} needs token ids in [0, {self._vocabulary}), at least one")
         choices = request.sampling.choices
         if choices and (min(choices) < 0 or max(choices) >= self._vocabulary):
@@ -297,7 +345,8 @@ class TransformersEngine:
                 ContextOverflowError(f"{len(ids)} tokens leave no room for a reply in {self._context} of {self._name}")
             )
         else:
-            self._put(PendingRequest(request, future, min(request.sampling.max_tokens, self._context - len(ids))))
+            most = min(request.sampling.max_tokens, self._context - len(ids))
+            self._put(PendingRequest(request, future, most, tokens.astype(np.int32)))
         return future
 
     def update(self, change: Callable[[PreTrainedModel], None]) -> None:
@@ -368,7 +417,9 @@ class TransformersEngine:
                     self._drop_cancelled()
                     self._admit()
                     if self._rows:
+                        busy, begin = len(self._rows), time.monotonic()
                         self._step()
+                        self._crowd.count(busy, time.monotonic() - begin)
                 except Exception as error:
                     self._begin_again(ModelError(f"{self._name}: {type(error).__name__}: {error}"))
         finally:
@@ -390,18 +441,35 @@ class TransformersEngine:
 
     def _receive(self) -> bool:
         """Collect submitted items, waiting if there is nothing to do. Return False when closed."""
-        idle = not self._rows and not self._waiting
-        while idle or not self._inbox.empty():
-            item = self._inbox.get()
-            if item is None:
+        while not self._rows and not self._waiting:
+            if not self._take_in(self._inbox.get()):
                 return False
-            if isinstance(item, _Resize):
-                self._cache.room = item.room
-                self._free()
-                continue
-            self._waiting.append(item)
-            idle = False
+        self._gather()
+        while not self._inbox.empty():
+            if not self._take_in(self._inbox.get()):
+                return False
         return True
+
+    def _take_in(self, item: _Waiting | _Resize | None) -> bool:
+        """Take a submitted item. Return False if it closes the engine."""
+        if isinstance(item, _Resize):
+            self._cache.room = item.room
+            self._free()
+        elif item is not None:
+            self._waiting.append(item)
+        return item is not None
+
+    def _gather(self) -> None:
+        """Wait a moment for conversations that are due."""
+
+        def misses() -> bool:
+            return self._crowd.misses(len(self._rows) + len(self._waiting) + self._inbox.qsize())
+
+        if misses():
+            end = time.monotonic() + self._crowd.seconds
+            while misses() and time.monotonic() < end:
+                time.sleep(PAUSE)
+            self._crowd.waited(in_vain=misses())
 
     def _drop_cancelled(self) -> None:
         for row in self._rows:
@@ -427,44 +495,48 @@ class TransformersEngine:
                 if len(self._rows) >= self._cache.slots or not self._fits(row):
                     later.append(item)
                     break
-                if self._is_read_by_another(row) or self._can_wait(row):
+                shared = self._cache.shared(row.tokens, row.adapter)
+                if self._is_read_by_another(row, int(shared.max())) or self._can_wait(row, shared):
                     later.append(item)
                 else:
-                    self._seat(row)
+                    self._seat(row, shared)
         finally:
             self._waiting.extendleft(reversed(later))
 
     def _fits(self, row: EngineRow) -> bool:
         """Return True if the row fits beside the active ones, however long their replies are. One row always fits."""
-        return not self._rows or self._cache.fits([active.most for active in (*self._rows, row)])
+        if not self._rows:
+            return True
+        busy = {active.slot: active.most for active in self._rows}
+        return self._cache.fits(busy, row.most, row.tokens, row.adapter)
 
-    def _seat(self, row: EngineRow) -> None:
-        columns = max(active.most for active in (*self._rows, row))
+    def _seat(self, row: EngineRow, shared: np.ndarray) -> None:
+        active_rows, columns = self._rows, max(active.most for active in (*self._rows, row))
+        self._rows = [*active_rows, row]  # from here on a fault restarts the row, too
         if self._cache.narrows(columns):  # rows in progress are read again, in fewer slots
-            self._waiting.extendleft(EngineRow(active.requests, active.ids) for active in reversed(self._rows))
-            self._rows = []
+            self._waiting.extendleft(EngineRow(active.requests, active.ids) for active in reversed(active_rows))
+            active_rows, self._rows = [], [row]
             self._cache.narrow(columns)
-        busy = {active.slot for active in self._rows}
-        self._rows.append(row)
-        row.slot, row.done = self._cache.take(row.ids, row.adapter, busy)
+            shared[:] = 0
+        busy = {active.slot for active in active_rows}
+        row.slot, row.done = self._cache.take(row.tokens, row.adapter, busy, shared)
         self._free()
 
     def _free(self) -> None:
         """Free memory of idle rows that active ones may need."""
         self._cache.free({active.slot: active.most for active in self._rows})
 
-    def _is_read_by_another(self, row: EngineRow) -> bool:
-        """Check for a context in progress that this row can copy much of. If so, the row waits for it."""
+    def _is_read_by_another(self, row: EngineRow, cached: int) -> bool:
+        """Check for a context in progress that has much of this row beyond what is `cached`. If so, the row waits."""
         same = [reader for reader in self._rows if reader.reading and reader.adapter == row.adapter]
-        cached = self._cache.holds(row.ids, row.adapter) if same else 0
         return any(covers_prefix(reader, row, max(cached, reader.done) + WORTH_COPYING) for reader in same)
 
-    def _can_wait(self, row: EngineRow) -> bool:
+    def _can_wait(self, row: EngineRow, shared: np.ndarray) -> bool:
         """Return True if the next step is full without this row, which would end a context that goes on."""
         if sum(len(active.ids) - active.done for active in self._rows if active.reading) < self._step_tokens:
             return False
         busy = {active.slot: active.most for active in self._rows}
-        return not self._cache.spares(busy, row.most) and not self._cache.continues(row.ids, row.adapter, busy)
+        return not self._cache.spares(busy, row.most) and not self._cache.continues(shared, busy)
 
     def _change(self, change: _ModelChange) -> None:
         if not change.future.set_running_or_notify_cancel():
@@ -575,7 +647,7 @@ class TransformersEngine:
         self._cache.forget()
         fail((pending.future for pending in under_way if pending.again), error)
         self._waiting.extendleft(
-            PendingRequest(pending.request, pending.future, pending.most, again=True)
+            PendingRequest(pending.request, pending.future, pending.most, pending.tokens, again=True)
             for pending in reversed(under_way)
             if not pending.again
         )

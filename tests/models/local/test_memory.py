@@ -23,7 +23,8 @@ from align_echo.models.local.memory import (
     parse_size,
 )
 from align_echo.models.local.slot_attention import PackedStep, SlotPart
-from align_echo.models.local.slot_cache import BLOCK, SlotCache
+from align_echo.models.local.row_blocks import BLOCK
+from align_echo.models.local.slot_cache import SlotCache
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import plain_reply
 from tests.models.local.tiny import tiny_model

@@ -113,5 +113,6 @@ def hold(cache: SlotCache, ids: list[int]) -> int:
     """Put a context into the cache as an engine does. Return how many tokens were not there."""
     slot, there = cache.take(ids, "", set())
     cache.free({slot: len(ids)})
+    cache.hold(np.array([slot]), np.array([there]), np.array([len(ids)]))
     cache.wrote(np.full(len(ids) - there, slot), np.arange(there, len(ids)), np.array(ids[there:]))
     return len(ids) - there
