@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import os
 import sys
+import weakref
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -92,12 +93,11 @@ class RowBlocks:
         self.held = np.zeros(rows, dtype=np.int64)
         """Number of columns of each row [S] that take memory, its own or shared."""
         self._buffers: list[_Buffer] = []
-        self._file = os.memfd_create("align_echo_rows", os.MFD_CLOEXEC) if sharing else NONE
+        self._file = NONE
+        if sharing:
+            self._file = os.memfd_create("align_echo_rows", os.MFD_CLOEXEC)
+            weakref.finalize(self, os.close, self._file)
         self._size = 0
-
-    def __del__(self) -> None:
-        if self._file != NONE:
-            os.close(self._file)
 
     def held_by(self, rows: list[int]) -> int:
         """Return the number of columns that take memory for any of these rows."""

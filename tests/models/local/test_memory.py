@@ -22,8 +22,8 @@ from align_echo.models.local.memory import (
     model_memory,
     parse_size,
 )
-from align_echo.models.local.slot_attention import PackedStep, SlotPart
 from align_echo.models.local.row_blocks import BLOCK
+from align_echo.models.local.slot_attention import PackedStep, SlotPart
 from align_echo.models.local.slot_cache import SlotCache
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import plain_reply
