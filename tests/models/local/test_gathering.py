@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 
-from align_echo.models.local import transformers_engine
-from align_echo.models.local.engine import SamplingConfig, TokenRequest
+from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.transformers_engine import GATHERING, LEAST_PATIENCE, Crowd, TransformersEngine
 from tests.models.local.test_transformers_engine import WAIT
 from tests.models.local.tiny import tiny_model
@@ -25,7 +26,10 @@ def test_conversations_that_come_back_in_a_moment_are_drawn_together(monkeypatch
     for future in [engine.submit(request) for request in requests(3)]:
         future.result(WAIT)
     engine._crowd.count(ALL, 5.0)  # as after a long step for all
-    futures, pauses, rows, step = [], [], [], engine._step
+    futures: list[Future[TokenReply]] = []
+    pauses: list[float] = []
+    rows: list[int] = []
+    step = engine._step
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
@@ -36,7 +40,7 @@ def test_conversations_that_come_back_in_a_moment_are_drawn_together(monkeypatch
         rows.append(len(engine._rows))
         step()
 
-    monkeypatch.setattr(transformers_engine.time, "sleep", pause)
+    monkeypatch.setattr("align_echo.models.local.transformers_engine.time.sleep", pause)
     monkeypatch.setattr(engine, "_step", watched)
     engine.submit(requests(2)[0]).result(WAIT)
     for future in futures:

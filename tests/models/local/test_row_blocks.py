@@ -150,7 +150,8 @@ def test_more_conversations_fit_where_they_share_their_opening(monkeypatch):
         monkeypatch.setattr(transformers_engine, "can_share", lambda *given, on=sharing: on)
         engine = TransformersEngine(tiny_model(context=1024), name="tiny", decode=lambda ids: "", slots=16)
         engine._inbox.put(transformers_engine._Resize(20 * BLOCK))
-        rows, step = [], engine._step
+        rows: list[int] = []
+        step = engine._step
 
         def watched(rows=rows, step=step, engine=engine) -> None:
             rows.append(len(engine._rows))
