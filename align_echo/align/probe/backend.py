@@ -199,22 +199,19 @@ class ProbeBackend:
         elif of_places or (before is None and not listed and self._offers_much(failed)):
             fresh = learner.analyze(self.lab, failed, of_places, self.fresh_tasks, rng, self.on_progress)
         else:
-            declared = isinstance(self.lab.env.unwrapped, PlainEnv)
-            if before is None and declared:
+            engine = self.lab.env.unwrapped
+            # Chance may look like a refusal where an environment from outside does not tell what refuses.
+            guesses = isinstance(engine, PlainEnv) and not engine.declares_refusals and not listed
+            if before is None and isinstance(engine, PlainEnv):
                 fresh = self._by_effect(played, failed, rules)
             of_actions = any(each.action_type != effects.ANY_ACTION for each in fresh)
-            if (rules is None or before) and not (fresh if self._guesses_refusals() and not listed else of_actions):
+            if (rules is None or before) and not (fresh if guesses else of_actions):
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
                 fresh = (self._analyze(failed, before, rng) if read else []) or fresh
         if not fresh and rules is None and not self.budget.cut:
             self._tell(nothing_found(failed))
         texts = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in texts]
-
-    def _guesses_refusals(self) -> bool:
-        """Check if a user's environment does not tell which answers refuse: chance may look like a refusal then."""
-        engine = self.lab.env.unwrapped
-        return isinstance(engine, PlainEnv) and not engine.declares_refusals
 
     def _by_effect(
         self, played: Sequence[Trajectory], failed: Sequence[Trajectory], known: RuleSet | None
@@ -493,7 +490,7 @@ class ProbeBackend:
         rules = rules and drop_rules(rules, {detail["dropped"] for detail in details if "dropped" in detail})
         if rules is None:
             return interface
-        old = interface.provenance
+        old, steps = interface.provenance, self._lab.steps if self._lab else 0
         provenance = Provenance(
             environment=interface.contract.environment,
             backend=self.name,
@@ -504,13 +501,8 @@ class ProbeBackend:
                 dict.fromkeys((*old.training_tasks, *(misalignment.task_id for misalignment in new), *self.fresh_tasks))
             ),
             rules=merge_records(old.rules, new),
-            engine_steps=old.engine_steps + self._steps_since(),
+            engine_steps=old.engine_steps + steps - self._counted,
         )
+        self._counted = steps
         source = rule_file.source(rules, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
-
-    def _steps_since(self) -> int:
-        """Count engine steps since the last call."""
-        steps = self._lab.steps if self._lab else 0
-        since, self._counted = steps - self._counted, steps
-        return since

@@ -417,14 +417,6 @@ def spelling_needed(tries: Sequence[tuple[str, bool]]) -> dict[str, bool]:
     return {part: bool(answers) and all(answers) for part, answers in refused.items()}
 
 
-def _may_have_been_taken(lab: Lab, before: LabState, child: LabState) -> bool:
-    """Check if a seemingly refused action may have been accepted.
-
-    Its answer when possible (`child`) equals the state's last text, like a silent refusal.
-    """
-    return not lab.lists and SAME in lab.refusals and child.observation.strip() == before.observation.strip()
-
-
 def general(templates: Iterable[str]) -> list[str]:
     """Drop templates equal to another with a name in a slot, from late-recognised names. Sorted."""
     patterns = {template: "(.+)".join(map(re.escape, re.split(r"\{\d\}", template))) for template in templates}
@@ -510,7 +502,9 @@ class ActionVocabulary:
             if not used or not has_room:
                 continue
             child = lab.after(after, candidate)
-            if lab.key(child) != lab.key(before) and not _may_have_been_taken(lab, before, child):
+            # An answer that equals the text before, like a silent refusal, may be that of an accepted action.
+            silent = not lab.lists and SAME in lab.refusals and child.observation.strip() == before.observation.strip()
+            if lab.key(child) != lab.key(before) and not silent:
                 known.add((before.task_id, candidate))
 
     def pairs(self) -> list[UndoPair]:
@@ -535,19 +529,21 @@ class ActionVocabulary:
         ]
         return 2 * sum(sooner) >= len(sooner) if sooner else pair[0] < pair[1]
 
-    def slots(self) -> dict[str, list[list[str]]]:
+    def slots(self) -> Slots:
         """Return the kinds seen in each slot of every template, over all tasks."""
-        return {template: self._kinds_in(template) for template in sorted(self.templates) if "{" in template}
+        slots: Slots = {}
+        for template in (template for template in sorted(self.templates) if "{" in template):
+            slots[template] = [sorted({*kinds}) for kinds in zip(*self._kinds_of(template), strict=True)]
+        return slots
 
-    def _kinds_in(self, template: str) -> list[list[str]]:
-        actions = [action for known in self.arguments.values() for action in known.get(template, ())]
-        places = zip(*(skeleton(action, self.name)[1] for action in actions), strict=True)
-        return [sorted({kind_of(name) for name in names}) for names in places]
+    def _kinds_of(self, template: str) -> Iterator[list[str]]:
+        """Yield the kinds of names in each action of a template."""
+        for action in (action for known in self.arguments.values() for action in known.get(template, ())):
+            yield [*map(kind_of, skeleton(action, self.name)[1])]
 
     def _together(self, template: str) -> dict[str, tuple[str, ...]]:
         groups: dict[str, set[str]] = defaultdict(set)
-        for action in (action for known in self.arguments.values() for action in known.get(template, ())):
-            first, *rest = map(kind_of, skeleton(action, self.name)[1])
+        for first, *rest in self._kinds_of(template):
             groups[first].add(" ".join(rest))
         return {first: tuple(sorted(rests)) for first, rests in sorted(groups.items())}
 

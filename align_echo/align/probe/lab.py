@@ -170,11 +170,13 @@ class Lab:
             return action in state.admissible
         if state.over:
             return False
-        tried = state.tried = self._tried_in(state) if state.tried is None else state.tried
-        if action not in tried:
+        if state.tried is None:  # equal engine states share it; where refusals are silent, after the same text alone
+            before = state.observation.strip() if SAME in self.refusals else ""
+            state.tried = self._tried.setdefault((self.key(state), before), {}) if self.comparable else {}
+        if action not in state.tried:
             child = state.children.get(action) or self._try(state, action)
-            tried[action] = child is not None
-        return tried[action]
+            state.tried[action] = child is not None
+        return state.tried[action]
 
     def possible(self, state: LabState, names: Collection[str]) -> list[str]:
         """List accepted actions in order; without lists, those on some names."""
@@ -277,15 +279,8 @@ class Lab:
 
     def _end(self, state: LabState, action: str) -> LabState:
         """Return the end of an episode at an action at which the engine failed."""
-        return LabState(
-            task_id=state.task_id,
-            actions=(*state.actions, action),
-            observation="",
-            over=True,
-            snapshot=state.snapshot,
-            listed=lambda _: frozenset(),
-            parent=state,
-        )
+        way = (*state.actions, action)
+        return LabState(state.task_id, way, "", True, state.snapshot, lambda _: frozenset(), state)
 
     def look(self, state: LabState, view: str) -> str:
         """Return the text of a read-only action in a state; "" after the end of the episode."""
@@ -318,20 +313,8 @@ class Lab:
         """Return the state after a list of actions, or at the end of the episode."""
         state = self.start(task_id)
         for action in actions:
-            if state.over:
-                break
-            state = self.after(state, action)
+            state = state if state.over else self.after(state, action)
         return state
-
-    def _tried_in(self, state: LabState) -> dict[str, bool]:
-        """Return the cache of trials in a state.
-
-        Equal engine states share it; if refusals are silent, those after the same text, by which silence is recognised.
-        """
-        if not self.comparable:
-            return {}
-        before = state.observation.strip() if SAME in self.refusals else ""
-        return self._tried.setdefault((self.key(state), before), {})
 
     def _try(self, state: LabState, action: str) -> LabState | None:
         """Return the state after an action; None if refused. Refusals in words are assumed to leave no trace."""
@@ -362,44 +345,27 @@ class Lab:
             return
         after = self.env.snapshot().engine
         self.env.restore(state.snapshot)
-        try:
+        with suppress(TypeError):
             self.comparable = hash(saved_key(after)) == hash(saved_key(state.snapshot.engine))
-        except TypeError:
-            self.comparable = False
 
     def _state(self, task_id: str, actions: tuple[str, ...], parent: LabState | None) -> LabState:
         engine = self.env.state
         position = self.env.position() if self.lists and not self.comparable else None
         if position in self._at:
             return self._shared(self._at[position], actions, parent, engine.observation)
-        listed = frozenset(engine.admissible_actions or ())
-        state = LabState(
-            task_id=task_id,
-            actions=actions,
-            observation=engine.observation,
-            over=engine.done or engine.truncated,
-            listed=self._all_tried if engine.admissible_actions is None else lambda _: listed,
-            snapshot=self.env.snapshot(),
-            parent=parent,
-            position=position,
-        )
+        over, actual = engine.done or engine.truncated, frozenset(engine.admissible_actions or ())
+        listed = self._all_tried if engine.admissible_actions is None else lambda _: actual
+        snapshot = self.env.snapshot()
+        state = LabState(task_id, actions, engine.observation, over, snapshot, listed, parent, position=position)
         if position is not None:
             self._at[position] = state
         return state
 
     def _shared(self, known: LabState, actions: tuple[str, ...], parent: LabState | None, observation: str) -> LabState:
         """Create a state at the position of a known one."""
-        return LabState(
-            task_id=known.task_id,
-            actions=actions,
-            observation=observation,
-            over=known.over,
-            listed=known.listed,
-            snapshot=known.snapshot,
-            parent=parent,
-            looks=known.looks,
-            position=known.position,
-        )
+        state = LabState(known.task_id, actions, observation, known.over, known.snapshot, known.listed, parent)
+        state.looks, state.position = known.looks, known.position
+        return state
 
 
 @contextmanager
@@ -420,11 +386,9 @@ def saved_key(saved: Any) -> Hashable:
     """Convert a saved engine state into a hashable key, taking builtin containers apart."""
     if isinstance(saved, dict):
         return frozenset((key, saved_key(value)) for key, value in saved.items())
-    if isinstance(saved, set):
-        return frozenset(saved)
     if isinstance(saved, list | tuple):
-        return tuple(saved_key(value) for value in saved)
-    known: Hashable = saved
+        return tuple(map(saved_key, saved))
+    known: Hashable = frozenset(saved) if isinstance(saved, set) else saved
     return known
 
 
