@@ -114,11 +114,7 @@ class Proposer:
         )
         values = {
             "episodes": [
-                {
-                    "task_id": episode.task_id,
-                    "goal": episode.goal,
-                    "log": trajectory_text(episode, characters),
-                }
+                {"task_id": episode.task_id, "goal": episode.goal, "log": trajectory_text(episode, characters)}
                 for episode in chosen
             ],
             "again": repeated_answers(self._failed),
@@ -259,15 +255,9 @@ class HybridBackend:
         before = [hypothesis for _, hypothesis in pairs]
         known_rules = [record.text for record in interface.provenance.rules]
         known_rules += [misalignment.rule for misalignment in (*known, *from_probe)]
+        openings, model = self._openings(self._untouched(lost)[:OPENINGS]), self.analyzer_model
         proposer = Proposer(
-            self.analyzer_model,
-            self.settings,
-            lost,
-            self._openings(self._untouched(lost)[:OPENINGS]),
-            known_rules,
-            interface,
-            self.action_format,
-            self.note,
+            model, self.settings, lost, openings, known_rules, interface, self.action_format, self.note
         )
         self.on_progress(f"asking {self.analyzer_model.name} for hypotheses")
         hypotheses = proposer.propose()
@@ -349,17 +339,12 @@ class HybridBackend:
         return rules.model_copy(update={"forms": tuple(forms.values())})
 
     def _as_rule(self, hypothesis: Hypothesis, tally: HypothesisCounts, judge: ActionJudge) -> Rule | None:
-        verdict = verdict_on(hypothesis, tally)
-        played = tally.attack.as_played() if verdict == "played" else ""
+        untested, played = verdict_on(hypothesis, tally) == "untested", ""
+        if verdict_on(hypothesis, tally) == "played":
+            played = tally.attack.as_played()
+        refusals, latest = judge.refusals(), tally.undoes
         try:
-            return as_rule(
-                hypothesis,
-                judge.grammar,
-                judge.refusals(),
-                latest=tally.undoes,
-                untested=verdict == "untested",
-                played=played,
-            )
+            return as_rule(hypothesis, judge.grammar, refusals, latest=latest, untested=untested, played=played)
         except ValueError as error:
             self.note(f"left out: {in_words(hypothesis)} ({error})")
             return None
@@ -397,14 +382,8 @@ class HybridBackend:
         openings = [(task_id, clip(text, OPENING_CHARACTERS)) for task_id, text in self._openings(tasks)]
         claims = [(in_words(each.hypothesis), list_trials(each.hypothesis)) for each in standing]
         self.on_progress(f"asking {self.analyzer_model.name} for counter-experiments")
-        trials = ask_attack(
-            self.analyzer_model,
-            self.settings,
-            attack_system(interface.contract.environment, self.action_format),
-            claims,
-            openings,
-            self.note,
-        )
+        system = attack_system(interface.contract.environment, self.action_format)
+        trials = ask_attack(self.analyzer_model, self.settings, system, claims, openings, self.note)
         for number, each in enumerate(standing):
             play_attack(each.judge, each.hypothesis, each.tally, trials.get(number, ()))
         return [each for each in standing if each.tally.refuted]
@@ -432,15 +411,9 @@ class HybridBackend:
     def _worded(self, rules: RuleSet, own: RuleSet, interface: Interface) -> RuleSet:
         """Return rules with the model's words for its own ones."""
         self.on_progress(f"asking {self.optimizer_model.name} for words")
+        role = {"environment": interface.contract.environment, "action_format": self.action_format}
         try:
-            worded = reword_rules(
-                own,
-                self.optimizer_model,
-                self.settings,
-                environment=interface.contract.environment,
-                action_format=self.action_format,
-                note=self.note,
-            ).rules
+            worded = reword_rules(own, self.optimizer_model, self.settings, role, self.note).rules
         except BudgetSpentError as error:
             self.note(f"the rules are told in plain words: the budget of {error} is spent")
             return rules
@@ -526,19 +499,13 @@ LONGEST_WORDS = 400
 
 
 def reword_rules(
-    rules: RuleSet,
-    model: ChatModel,
-    settings: LlmSettings,
-    *,
-    environment: str,
-    action_format: str,
-    note: Callable[[str], None],
+    rules: RuleSet, model: ChatModel, settings: LlmSettings, role: Mapping[str, str], note: Callable[[str], None]
 ) -> RuleSet:
-    """Reword rules with the model where its words are usable; note each rejection.
+    """Reword rules with the model, in a `role`, where its words are usable; note each rejection.
 
     Never raises for a model that does not answer: rules do not depend on its words.
     """
-    system = render("optimizer/wording_system", {"environment": environment, "action_format": action_format})
+    system = render("optimizer/wording_system", role)
     dialogue = ModelDialogue(model, settings, system, settings.optimizer_temperature, writes=True)
     grammar = ActionGrammar(rules.forms)
     pairs = [(rule, hypothesis) for rule in rules.rules if (hypothesis := as_hypothesis(rule, grammar)) is not None]

@@ -10,7 +10,7 @@ import json
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
@@ -23,7 +23,6 @@ from align_echo.align.hybrid.hypotheses import (
     KINDS,
     ActionJudge,
     Hypothesis,
-    StatedClaim,
     WrongWording,
     bound_names,
     filled_form,
@@ -106,7 +105,9 @@ def parse_hypotheses(
     Examples in `prompt` do not count as answers. An experiment may start at a step of an episode in `played`. Raises
     `ReplyFormatError` for an unreadable reply.
     """
-    text = _body(visible_code(reply))
+    reply = visible_code(reply)
+    tagged = [reply[start:end] for start, end in spans(reply, "hypotheses")]
+    text = next((part for part in tagged[::-1] if part.strip()), reply)
     examples = [*_objects(prompt)]
     objects = [written for written in _objects(text) if written not in examples]
     if not objects:
@@ -120,7 +121,9 @@ def parse_hypotheses(
             hypothesis = _hypothesis(written, task_ids, played or {})
             hypotheses += [hypothesis] if hypothesis not in hypotheses else []
         except ReplyFormatError as error:
-            unread.append(f"hypothesis {number}: {_short(str(error))}")
+            problem = str(error)
+            short = problem if len(problem) <= LONGEST_PROBLEM else f"{problem[:LONGEST_PROBLEM]} ..."
+            unread.append(f"hypothesis {number}: {short}")
     if len(objects) > MOST_HYPOTHESES:
         unread.append(f"{len(objects) - MOST_HYPOTHESES} more: at most {MOST_HYPOTHESES} are read at once")
     if not hypotheses:
@@ -140,23 +143,14 @@ def json_values(text: str) -> list[Any]:
         if value is not None:
             values += _flat(value)
         elif _BROKEN.match(text, start):
-            end = _find_end(text, start)
+            following = _BROKEN.search(text, start + 1)
+            end = following.start() if following else len(text)
             values.append(text[start:end])
         start = max(end, start + 1)
     return values
 
 
 # ---------------------------------------------------------------- helpers
-
-
-def _short(problem: str) -> str:
-    return problem if len(problem) <= LONGEST_PROBLEM else f"{problem[:LONGEST_PROBLEM]} ..."
-
-
-def _body(text: str) -> str:
-    """Return the contents of the reply's last tags, or the full reply."""
-    tagged = [text[start:end] for start, end in spans(text, "hypotheses")]
-    return next((part for part in tagged[::-1] if part.strip()), text)
 
 
 def _objects(text: str) -> list[Any]:
@@ -173,12 +167,6 @@ def _decoded(spellings: Sequence[str], start: int) -> tuple[Any, int]:
         except (ValueError, RecursionError):
             continue
     return None, 0
-
-
-def _find_end(text: str, start: int) -> int:
-    """Find the end of an unreadable object, before the next object."""
-    following = _BROKEN.search(text, start + 1)
-    return following.start() if following else len(text)
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -265,11 +253,6 @@ def _trial(written: Any, task_ids: Collection[str], played: PlayedActions) -> di
             raise ReplyFormatError(f"an experiment starts at step {step!r} of {shown}")
         values["actions"] = [*filter(None, before[: int(step) - 1]), *values["actions"]]
     return values
-
-
-def claim_tasks(claim: StatedClaim) -> set[str]:
-    """Return the tasks of a claim's experiments."""
-    return {trial.task for trial in claim.experiments}
 
 
 # ---------------------------------------------------------------- what agents mean by a wording that is not understood
@@ -408,7 +391,8 @@ def _near(judge: ActionJudge, state: LabState, names: dict[str, str], right: str
         following: list[tuple[LabState, bool]] = []
         for node, after in reached:
             looked_at += 1
-            for form in _forms_with(used, node.admissible):
+            forms = {_replace_names(used, action) for action in node.admissible}
+            for form in (form for form in forms if all("{" + slot + "}" in form for slot in used)):
                 behind |= {form} if form not in near and after else set()
                 near.setdefault(form, 1 / (1 + depth))
             related = [action for action in sorted(node.admissible) if _replace_names(used, action) != action]
@@ -417,12 +401,6 @@ def _near(judge: ActionJudge, state: LabState, names: dict[str, str], right: str
         reached = [(child, after) for child, after in following if not child.over]
     own = near.pop(_replace_names(used, wanted), 0.0)
     return ({**near, right: own} if own else near), behind
-
-
-def _forms_with(names: dict[str, str], actions: Iterable[str]) -> set[str]:
-    """Find the forms of actions with all these names."""
-    forms = {_replace_names(names, action) for action in actions}
-    return {form for form in forms if all("{" + slot + "}" in form for slot in names)}
 
 
 def _replace_names(names: dict[str, str], action: str) -> str:

@@ -36,7 +36,7 @@ from align_echo.align.hybrid.hypotheses import (
     slots_of,
     spoken_forms,
 )
-from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, claim_tasks, judge_meaning, names_said
+from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, judge_meaning, names_said
 from align_echo.align.probe.effects.fixes import FixSearch
 from align_echo.align.probe.effects.outcomes import Observer
 from align_echo.align.probe.effects.trials import TrialBook, try_rules
@@ -166,8 +166,14 @@ def run_trials(
         for number, task_id in enumerate(tasks, start=1):
             states = guide.walk(task_id)
             for hypothesis, tally in pairs:
-                if not tally.refuted:
-                    _try_in(guide, states, hypothesis, tally)
+                if tally.refuted:
+                    continue
+                if isinstance(hypothesis, NeededStep):
+                    _try_needs(guide, states, hypothesis, tally)
+                elif isinstance(hypothesis, WrongWording):
+                    _try_instead(guide, states, hypothesis, tally)
+                elif isinstance(hypothesis, NoEffect):
+                    _try_no_effect(guide, states, hypothesis, tally)
             _say_forms(guide, states)
             left = sum(not tally.refuted for tally in tallies)
             say(f"trying hypotheses: task {number} of {len(tasks)}, {left} of {len(pairs)} not refuted")
@@ -214,15 +220,6 @@ def _say_forms(guide: WalkGuide, states: Sequence[WalkState]) -> None:
         for walked in guide.rng.sample(states, min(SAID, len(states))):
             chosen = {slot: guide.rng.choice(names) for slot in slots_of(form)}
             guide.judge.taken(walked.state, filled_form(form, chosen))
-
-
-def _try_in(guide: WalkGuide, states: Sequence[WalkState], hypothesis: Hypothesis, tally: HypothesisCounts) -> None:
-    if isinstance(hypothesis, NeededStep):
-        _try_needs(guide, states, hypothesis, tally)
-    elif isinstance(hypothesis, WrongWording):
-        _try_instead(guide, states, hypothesis, tally)
-    elif isinstance(hypothesis, NoEffect):
-        _try_no_effect(guide, states, hypothesis, tally)
 
 
 def _possible(
@@ -383,16 +380,13 @@ def _in_effect(claim: NoEffect, accepted: Sequence[str]) -> list[dict[str, str]]
 
 def _try_claim(judge: ActionJudge, claim: StatedClaim, tally: HypothesisCounts, shown_failed: set[str]) -> None:
     """Run a claim's experiments from the beginning of their tasks."""
-    for task_id in sorted(claim_tasks(claim)):
-        for trial in claim.experiments:
-            if trial.task != task_id:
-                continue
-            answer = judge.lab.follow(task_id, [*trial.actions]).observation
-            tally.attack.own.append((trial, answer))
-            if problem := trial.objection(answer):
-                tally.failed(task_id, " | ".join(trial.actions), problem)
-            else:
-                tally.passed(task_id, trial.actions[-1], fresh=task_id not in shown_failed)
+    for trial in sorted(claim.experiments, key=lambda trial: trial.task):
+        answer = judge.lab.follow(trial.task, [*trial.actions]).observation
+        tally.attack.own.append((trial, answer))
+        if problem := trial.objection(answer):
+            tally.failed(trial.task, " | ".join(trial.actions), problem)
+        else:
+            tally.passed(trial.task, trial.actions[-1], fresh=trial.task not in shown_failed)
 
 
 # ---------------------------------------------------------------- the attack

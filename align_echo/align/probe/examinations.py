@@ -317,8 +317,13 @@ def _tested_on(
 
     Only walks and questions are random, so tests run while further walks are made.
     """
+
+    def draw(task_id: str) -> list[Question]:
+        vocabulary = ActionVocabulary(lab.name)
+        return list(_questions(walk(lab, vocabulary, task_id, rng), vocabulary, slots, rng))
+
     batches = _batches(tasks, lab.copies) if lab.copies > 1 else [[task_id] for task_id in tasks]
-    drawn = ([_drawn(lab, slots, task_id, rng) for task_id in batch] for batch in batches)
+    drawn = ([*map(draw, batch)] for batch in batches)
     return lab.share_out((partial(_judged, lab, lists, questions, under) for questions in drawn), len(batches))
 
 
@@ -330,12 +335,6 @@ def _batches(tasks: Sequence[str], processes: int) -> list[list[str]]:
     walks = [[*same] for _, same in groupby(tasks)]
     size = -(-len(walks) // (2 * processes))
     return [[*chain.from_iterable(walks[start : start + size])] for start in range(0, len(walks), size)]
-
-
-def _drawn(lab: Lab, slots: Slots, task_id: str, rng: random.Random) -> list[Question]:
-    """Draw questions along a walk through a task."""
-    vocabulary = ActionVocabulary(lab.name)
-    return list(_questions(walk(lab, vocabulary, task_id, rng), vocabulary, slots, rng))
 
 
 def _judged(

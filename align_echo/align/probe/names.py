@@ -85,7 +85,8 @@ def find_names(actions: Iterable[str], texts: Iterable[str] = ()) -> set[str]:
     for _ in range(2):
         for first in order:
             known = {name for word in order if word != first for name in by_first[word]}
-            by_first[first] = _names_in(groups[first], joined[first][0], known, _others(groups, first), printed)
+            others = {rest for word in order if word != first for rest in groups[word]}
+            by_first[first] = _names_in(groups[first], joined[first][0], known, others, printed)
     homes: dict[Words, set[str]] = defaultdict(set)
     for first, names in by_first.items():
         for name in names:
@@ -290,10 +291,6 @@ def _small(words: Words) -> Words:
     return tuple(word.lower() for word in words)
 
 
-def _others(groups: dict[str, set[Words]], first: str) -> set[Words]:
-    return {rest for word, rests in groups.items() if word != first for rest in rests}
-
-
 # ---------------------------------------------------------------- what can be said to an engine that lists nothing
 
 MIN_SAID = 2
@@ -394,11 +391,7 @@ def _with_neighbours(names: set[str], texts: Iterable[str]) -> set[str]:
 
 
 def _rows(texts: Iterable[str]) -> list[list[str]]:
-    """Return the items of the enumerations in texts."""
-    return [_row(part) for text in texts for part in re.split(r"[.:;!?\n]", text)]
-
-
-def _row(part: str) -> list[str]:
-    """Split an enumeration into items without articles, skipping the first: other words may precede it."""
-    items = [re.sub(r"^(?:and |or )?(?:an? |the )?", "", item.strip()) for item in re.split(r",| and ", part)[1:]]
-    return [item for item in items if item]
+    """Return the items of enumerations without articles, except the first: other words may precede it."""
+    parts = [re.split(r",| and ", part) for text in texts for part in re.split(r"[.:;!?\n]", text)]
+    rows = ([re.sub(r"^(?:and |or )?(?:an? |the )?", "", item.strip()) for item in part[1:]] for part in parts)
+    return [[*filter(None, row)] for row in rows]

@@ -146,7 +146,9 @@ class _Table:
     def of(cls, lists: DecisionLists, cases: Sequence[Case], only: Conclusion = "") -> _Table:
         """Build a table of frequently correct conclusions, or of `only`."""
         vocabulary = lists.vocabulary
-        literals = _where(cases, conditions(vocabulary, len(cases[0].names), _frequent_mentions(vocabulary, cases)))
+        counts = Counter(mention for case in cases for mention in case.mentions(vocabulary))
+        mentions = [each for each, count in sorted(counts.items(), key=str) if count >= MIN_SUPPORT and each[-1]]
+        literals = _where(cases, conditions(vocabulary, len(cases[0].names), mentions))
         votes = Counter(conclusion for case in cases for conclusion in conclusions(vocabulary, case))
         written = _WrittenSteps(lists, cases)
         plainest: dict[tuple[int, int], Conclusion] = {}
@@ -158,7 +160,12 @@ class _Table:
             plainest.setdefault((where, agrees), conclusion)
         fires = {conclusion: bits[0] for bits, conclusion in plainest.items()}
         right = {conclusion: bits[1] for bits, conclusion in plainest.items()}
-        literals = _different(literals)
+        cheapest: dict[tuple[int, bool], tuple[StateCondition, int]] = {}
+        for literal, bits in literals:  # of equivalent conditions the cheapest, and the cheapest evidence
+            key = (bits, literal.kind in _EVIDENCE)
+            if key not in cheapest or _price(literal) < _price(cheapest[key][0]):
+                cheapest[key] = (literal, bits)
+        literals = list(cheapest.values())
         return cls(cases, literals, [_price(literal) for literal, _ in literals], fires, right)
 
     def best(self, open_cases: int) -> tuple[float, DecisionRule, int] | None:
@@ -172,7 +179,9 @@ class _Table:
             bound = best[0] if best is not None else 0.0
             candidates = [((), bits), *self._searched(conclusion, bits, open_cases, bound)]
             for chosen, bits in candidates:
-                worth = self._worth(conclusion, bits, chosen, open_cases)
+                right = (bits & self.right[conclusion] & open_cases).bit_count()
+                wrong = (bits & ~self.right[conclusion]).bit_count()
+                worth = right - _WRONG * wrong - sum(self.prices[index] for index in chosen)
                 literals = [self.literals[index][0] for index in chosen]
                 proved = conclusion != "already" or any(literal.kind in _EVIDENCE for literal in literals)
                 if (best is None or worth > best[0]) and proved and self._sound(conclusion, bits):
@@ -210,17 +219,14 @@ class _Table:
             for matched, (cost, chosen) in grown.items():
                 right, wrong = (matched & hopeful).bit_count(), (matched & ~agreeing).bit_count()
                 candidate = (tuple(sorted(chosen)), matched, cost)
-                ranked.append((-_gain(right, wrong, base, cost), cost + wrong - right, candidate))
+                share = right / max(right + wrong, 1)
+                surer = math.log2(share / base) if share and base else 0.0  # FOIL's gain over the share `base`
+                ranked.append((cost / 4 - right * surer, cost + wrong - right, candidate))
             first = heapq.nsmallest(_BEAM, ranked, key=lambda pair: (pair[0], pair[2][0]))
             second = heapq.nsmallest(_BEAM, ranked, key=lambda pair: (pair[1], pair[2][0]))
             beam = list(dict.fromkeys(candidate for *_, candidate in (*first, *second)))
             conjunctions += [(chosen, matched) for chosen, matched, _ in beam]
         return conjunctions
-
-    def _worth(self, conclusion: Conclusion, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
-        right = (bits & self.right[conclusion] & open_cases).bit_count()
-        wrong = (bits & ~self.right[conclusion]).bit_count()
-        return right - _WRONG * wrong - sum(self.prices[index] for index in chosen)
 
     def _sound(self, conclusion: Conclusion, bits: int) -> bool:
         agreeing = bits & self.right[conclusion]
@@ -228,23 +234,6 @@ class _Table:
         if right < MIN_SUPPORT or right < MIN_PRECISION * decided:
             return False
         return len({case.task_id for index, case in enumerate(self.cases) if agreeing >> index & 1}) >= MIN_TASKS
-
-
-def _gain(right: int, wrong: int, base: float, cost: float) -> float:
-    """Score a conjunction for the search: correct cases times the gain over share `base` (FOIL), minus its cost."""
-    share = right / max(right + wrong, 1)
-    surer = math.log2(share / base) if share and base else 0.0
-    return right * surer - cost / 4
-
-
-def _different(literals: Sequence[tuple[StateCondition, int]]) -> list[tuple[StateCondition, int]]:
-    """Select among equivalent conditions the cheapest, and the cheapest evidence."""
-    cheapest: dict[tuple[int, bool], tuple[StateCondition, int]] = {}
-    for literal, bits in literals:
-        key = (bits, literal.kind in _EVIDENCE)
-        if key not in cheapest or _price(literal) < _price(cheapest[key][0]):
-            cheapest[key] = (literal, bits)
-    return list(cheapest.values())
 
 
 class _WrittenSteps:
@@ -295,14 +284,6 @@ def _price(literal: StateCondition) -> float:
     return _PRICE.get(literal.kind, 1.0)
 
 
-def _frequent_mentions(vocabulary: Vocabulary, cases: Sequence[Case]) -> list[PlainCondition]:
-    """List conditions on the last mentions of names, and on views of them, shared by several cases."""
-    mentions: Counter[PlainCondition] = Counter()
-    for case in cases:
-        mentions.update(case.mentions(vocabulary))
-    return [each for each, count in sorted(mentions.items(), key=str) if count >= MIN_SUPPORT and each[-1]]
-
-
 @lru_cache(maxsize=100_000)
 def _plainness(then: Conclusion) -> tuple[float, str]:
     """Sort conclusions about the action's own names first."""
@@ -327,23 +308,18 @@ def learn(
     for case in cases:
         if case.template in lists.vocabulary.forms and case.names:
             by_form[case.template].append(case)
-    shares = _shares(by_form, processes)
+    work = {form: len(cases) * (1 + len(cases[0].names)) for form, cases in by_form.items()}
+    every: list[dict[str, list[Case]]] = [{} for _ in range(processes)]
+    for form in sorted(work, key=lambda form: (-work[form], form)):
+        least = min(every, key=lambda share: sum(work[name] for name in share))
+        least[form] = by_form[form]
+    shares = [every[0], *filter(None, every[1:])]
     with ForkPool[dict[str, list[DecisionRule]]](processes) as pool:
         for share in shares[1:]:
             pool.give(partial(_learn_share, lists, share, check))
         pool.keep(_learn_share(lists, shares[0], check))
         learned = {form: rules for share, _ in pool.answers() for form, rules in share.items()}
     return [rule for form in sorted(learned) for rule in learned[form]]
-
-
-def _shares(by_form: dict[str, list[Case]], count: int) -> list[dict[str, list[Case]]]:
-    """Divide forms with cases into at most `count` shares of similar work, at least one."""
-    work = {form: len(cases) * (1 + len(cases[0].names)) for form, cases in by_form.items()}
-    shares: list[dict[str, list[Case]]] = [{} for _ in range(count)]
-    for form in sorted(work, key=lambda form: (-work[form], form)):
-        least = min(shares, key=lambda share: sum(work[name] for name in share))
-        least[form] = by_form[form]
-    return [shares[0], *(share for share in shares[1:] if share)]
 
 
 def _learn_share(
@@ -460,9 +436,9 @@ def listed_refusals(lab: Lab, failed: Sequence[Trajectory], rng: random.Random) 
     Answers to a single kind of action are tried with refused actions of other kinds, built from the lists.
     """
     heard = AnswerCounts()
-    for trajectory in failed:
-        for before, action, answer, refused in _replayed(lab, trajectory):
-            heard.take(before, action, answer, refused=refused)
+    for state, action, child in (turn for trajectory in failed for turn in lab.replay(trajectory)):
+        refused = action not in state.admissible and child.admissible == state.admissible and not child.over
+        heard.take(state.observation, action, child.observation, refused=refused)
     known = _plain(lab.name, heard)
     doubtful = [shape for shape, _ in heard.times.most_common(MOST_TRIED) if shape not in known]
     if doubtful:
@@ -558,13 +534,6 @@ def _plain(name: str, heard: AnswerCounts) -> list[str]:
     every = sum(count for shape, count in heard.times.items() if shape in texts or shape == SAME)
     explained = sum(heard.times[text] for text in texts)
     return texts if explained >= SHARE_SAME * max(every, 1) else [*texts, SAME]
-
-
-def _replayed(lab: Lab, trajectory: Trajectory) -> Iterator[tuple[str, str, str, bool]]:
-    """Replay an episode and yield (answer before, action, answer, refused)."""
-    for state, action, child in lab.replay(trajectory):
-        refused = action not in state.admissible and child.admissible == state.admissible and not child.over
-        yield state.observation, action, child.observation, refused
 
 
 def _try_others(lab: Lab, task_id: str, rng: random.Random, heard: AnswerCounts) -> None:

@@ -119,13 +119,8 @@ def one_step_on(lab: Lab, task_id: str) -> Iterator[LabState]:
 
 def shows_pages(lab: Lab, states: Iterable[LabState]) -> bool:
     """Check if offered names can nearly always be read from the last answer."""
-    visible = count = 0
-    for state in states:
-        text = state.observation.lower()
-        names = lab.offered(state).names
-        count += len(names)
-        visible += sum(name.lower() in text for name in names)
-    return count >= MIN_NAMES and visible >= MIN_SHOWN * count
+    shown = [name.lower() in state.observation.lower() for state in states for name in lab.offered(state).names]
+    return len(shown) >= MIN_NAMES and sum(shown) >= MIN_SHOWN * len(shown)
 
 
 def breaks_between(lab: Lab, states: Iterable[LabState]) -> list[str]:
@@ -306,14 +301,13 @@ def frame_texts(pages: Sequence[PageSeen]) -> list[str]:
 
 def free_frames(lab: Lab, offers: PageOffers, form: str, pages: Sequence[PageSeen], rng: random.Random) -> list[str]:
     """List frames with pages on which a form accepts any words, as far as the next page shows."""
-    frames = []
-    for frame, known in sampled(offers, pages).items():
-        tasks = {page.task_id for page in known}
-        if len(known) < MIN_TIMES or len(tasks) < MIN_TASKS:
-            continue
-        if all(changes(lab, page.state, fill(form, [strange(rng)])) for page in known):
-            frames.append(frame)
-    return frames
+    known = {frame: pages for frame, pages in sampled(offers, pages).items() if len(pages) >= MIN_TIMES}
+    return [
+        frame
+        for frame, pages in known.items()
+        if len({page.task_id for page in pages}) >= MIN_TASKS
+        and all(changes(lab, page.state, fill(form, [strange(rng)])) for page in pages)
+    ]
 
 
 def learn_named(offers: PageOffers, form: str, pages: Sequence[PageSeen]) -> NamedParts:
@@ -412,7 +406,8 @@ def learn_steps(lab: Lab, offers: PageOffers, pages: Iterable[PageSeen]) -> list
             led, tries = _steps_from(lab, offers, form, known)
             ways = {way: count for way, count in sorted(led.items()) if count == tries[way[1]] and count >= MIN_TIMES}
             for wanted, step in sorted(ways, key=lambda way: (ways[way], way)):
-                text = step_in_words(form, wanted, step, frame)
+                shown = f"of the usual parts only {frame.replace(' | ', ', ')} are" if frame else "no usual part is"
+                text = f"`{fill(form, [wanted])}` needs `{fill(form, [step])}` first where {shown} shown"
                 rules[frame, form, wanted] = NeedsPage(form=form, page=frame, name=wanted, step=step, text=text)
     return list(rules.values())
 
@@ -458,7 +453,9 @@ def learn_beside(lab: Lab, offers: PageOffers, pages: Iterable[PageSeen]) -> lis
         if good:
             shift = max(good, key=lambda way: hits[way])[0]
             regions = tuple(region for candidate, region in good if candidate == shift)
-            text = beside_in_words(form, shift)
+            parts = "the part" if abs(shift) == 1 else f"{abs(shift)} parts"
+            where = f"is named by {parts} {'before' if shift < 0 else 'after'} it, where it takes that"
+            text = f"What {form_in_words(form)} does not take {where}"
             rules.append(NamedBeside(form=form, shift=shift, regions=regions, text=text))
     return rules
 
@@ -496,20 +493,6 @@ def leads(lab: Lab, offers: PageOffers, form: str, page: PageSeen) -> list[tuple
 def form_in_words(form: str) -> str:
     """Write a form with a letter for its slot."""
     return f"`{fill(form, ['X'])}`"
-
-
-def step_in_words(form: str, wanted: str, step: str, frame: str) -> str:
-    """Write the rule about a name on other pages."""
-    usual = frame.replace(" | ", ", ")
-    where = f"where of the usual parts only {usual} are shown" if frame else "where no usual part is shown"
-    return f"`{fill(form, [wanted])}` needs `{fill(form, [step])}` first {where}"
-
-
-def beside_in_words(form: str, shift: int) -> str:
-    """Write the rule about a part named by another part."""
-    side = "before" if shift < 0 else "after"
-    parts = "the part" if abs(shift) == 1 else f"{abs(shift)} parts"
-    return f"What {form_in_words(form)} does not take is named by {parts} {side} it, where it takes that"
 
 
 # ---------------------------------------------------------------- what was learned of pages, on trial
@@ -707,13 +690,11 @@ def _about_names(offers: PageOffers, failed: Sequence[Trajectory], trials: Trial
 
 def _about_rule(rule: NamedBeside | NeedsPage, task_id: str, trials: TrialCounts) -> Misalignment:
     """Report a part named by another part, or a name a step away on another page."""
-    kind, action, intent = form_in_words(rule.form), rule.form, "come to what the part tells of"
-    feedback = "name the part that leads there"
+    action, intent, feedback = rule.form, "come to what the part tells of", "name the part that leads there"
+    kind = f"{form_in_words(rule.form)} with a part that cannot be named"
     if isinstance(rule, NeedsPage):
-        action = fill(rule.form, [rule.name])
+        kind, action = form_in_words(rule.form), fill(rule.form, [rule.name])
         intent, feedback = f"`{action}` at once", f"you need to `{fill(rule.form, [rule.step])}` first"
-    else:
-        kind += " with a part that cannot be named"
     return report(
         rule.text,
         (task_id, action),
