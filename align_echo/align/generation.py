@@ -299,6 +299,8 @@ def generate_interface(
         history=plan.history,
     )
     agent = build_agent(plan.player.agent, setting)
+    about_agent = about(plan.player, describe_agent(agent))
+    made_of = filter(None, (plan.about_backend, about_agent, plan.about_tasks, plan.about_play))
     try_reset(world.spec, plan.fresh[0], split=world.split, data_root=world.data_root)
     return generate(
         world.spec,
@@ -312,7 +314,7 @@ def generate_interface(
         player=plan.player.agent.name,
         workers=plan.workers,
         resume=resume,
-        on_event=_report_progress(progress, [*_summary_lines(plan, agent), *forecast]),
+        on_event=_report_progress(progress, [*made_of, *forecast]),
         budget=budget,
     )
 
@@ -330,12 +332,6 @@ def price_experiments(plan: GenerationPlan, *, always: bool = False) -> tuple[li
     limits = price.limits(plan.limits)
     lines = [price.in_words] if always or price.replays or price.about_limits(plan.limits) else []
     return [line for line in (*lines, price.about_limits(plan.limits)) if line], limits
-
-
-def _summary_lines(plan: GenerationPlan, agent: Agent) -> list[str]:
-    """Return lines that describe the run and the cost of the final play."""
-    lines = (plan.about_backend, about(plan.player, describe_agent(agent)), plan.about_tasks, plan.about_play)
-    return [line for line in lines if line]
 
 
 def fresh_tasks(world: TrainingSplit, iterations: int, seed: int) -> list[str]:

@@ -356,7 +356,13 @@ class Analyzer:
         )
         simulator = self.new_simulator(interface, failures)
         try:
-            verified = verify(dialogue, simulator, opening, partial(_move, tasks), settings)
+            verified = verify(
+                dialogue,
+                simulator,
+                opening,
+                lambda reply, outcomes, more: parse_analyzer_move(reply, tasks, outcomes, more),
+                settings,
+            )
             self._tell_dropped(verified)
             self.note(
                 f"{len(proposed.misalignments)} misalignments proposed, {len(verified.misalignments)} kept "
@@ -452,13 +458,7 @@ def _with_attack(finding: Misalignment, attack: Attack) -> Misalignment:
     return finding.model_copy(update={"rule": seen + finding.rule, "evidence": evidence})
 
 
-def _move(
-    tasks: Collection[str], reply: str, outcomes: Sequence[ExperimentResult], may_request: bool
-) -> ExperimentRequests | AnalyzerFindings:
-    return parse_analyzer_move(reply, tasks, outcomes, may_request)
-
-
-# ---------------------------------------------------------------- the Optimizer
+# ---------------------------------------------------------------- the backend
 
 PROMPTS = (
     *refutation.PROMPTS,
@@ -467,121 +467,6 @@ PROMPTS = (
     *("optimizer/checker", "optimizer/check", "optimizer/rerank"),
     *("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again"),
 )
-
-
-@dataclass
-class Optimizer:
-    """Optimizer on chat models. `writer` writes code; `checker` runs experiments (in the paper: the analyzer's model).
-
-    `trial` runs a candidate in the sandbox and raises `InterfaceError` on failure. `samples` holds observations at the
-    misalignments.
-    """
-
-    writer: ChatModel
-    checker: ChatModel
-    settings: LlmSettings
-    action_format: str
-    new_simulator: SimulatorFactory
-    trial: Callable[[Interface, Sequence[Misalignment]], None]
-    samples: Callable[[Sequence[Misalignment], Interface], str]
-    note: Callable[[str], None]
-
-    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """Write the interface that passes its check on most of `new`; return `interface` with a note if none is.
-
-        Raises `ModelError`, or `NoAnswerError` without usable code or without a conclusion.
-        """
-        write = self._verified if self.settings.verify else self._chosen
-        try:
-            return write(new, interface)
-        except BudgetSpentError as error:
-            self.note(f"the previous interface is kept: the budget of {error} was spent before another was checked")
-            return interface
-        except ModelError as error:
-            raise type(error)(f"writing the interface broke: {error}") from error
-
-    def _verified(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        settings = self.settings
-        dialogue = self._dialogue(interface, settings.optimizer_temperature)
-        prompt = self._write_prompt(new, interface)
-        best, open_in_best, versions = interface, tuple(range(1, len(new) + 1)), settings.refinements + 1
-        for version in range(1, versions + 1):
-            try:
-                candidate = self._code(dialogue, prompt, new, interface)
-                verdict, tried = self._check(candidate, new)
-            except (NoAnswerError, BudgetSpentError) as error:
-                if best is interface:
-                    raise
-                self.note(f"version {version} of the interface came to nothing: {error}")
-                break
-            left = len(verdict.unresolved)
-            stood = f"{len(new) - left} of {len(new)} misalignments"
-            self.note(f"version {version} of the interface stood its check on {stood} ({tried})")
-            if verdict.resolved:
-                return _on_record(candidate, interface, new, ())
-            if left < len(open_in_best):
-                best, open_in_best = candidate, verdict.unresolved
-            prompt = render("optimizer/refine", {"refinement": verdict.refinement})
-        if best is interface:
-            none = f"none of {versions} versions stood its check on any of {len(new)}"
-            self.note(f"the previous interface is kept: {none}")
-            return interface
-        stood = f"{len(new) - len(open_in_best)} of {len(new)} misalignments"
-        self.note(f"a version is kept that stood its check on {stood}")
-        return _on_record(best, interface, new, open_in_best)
-
-    def _chosen(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        settings, prompt = self.settings, self._write_prompt(new, interface)
-
-        def draw(sample: int) -> Interface:
-            dialogue = self._dialogue(interface, settings.sample_temperature, sample)
-            return self._code(dialogue, prompt, new, interface)
-
-        candidates = draw_samples("interface", draw, settings.samples, self.note)
-        values = {"new": misalignments_text(new), "candidates": [candidate.source for candidate in candidates]}
-        judge = self._dialogue(interface, settings.sample_temperature)
-        return _on_record(judge.choose(render("optimizer/rerank", values), candidates), interface, new, ())
-
-    def _dialogue(self, interface: Interface, temperature: float, sample: int = 0) -> ModelDialogue:
-        values = {**interface_values(interface, self.action_format), "looks_usage": looks_usage(interface)}
-        system = render("optimizer/system", values)
-        return ModelDialogue(self.writer, self.settings, system, temperature, sample, writes=True)
-
-    def _write_prompt(self, new: Sequence[Misalignment], interface: Interface) -> str:
-        values = {
-            "covered": rules_text(interface),
-            "new": misalignments_text(new),
-            "samples": self.samples(new, interface),
-        }
-        return render("optimizer/write", values)
-
-    def _code(
-        self, dialogue: ModelDialogue, prompt: str, new: Sequence[Misalignment], interface: Interface
-    ) -> Interface:
-        """Write code that parses, matches the contract and runs; send problems back to the model."""
-
-        def accept(reply: str) -> Interface:
-            source = parse_code(reply, current=interface.source)
-            check_source(source, interface.contract)
-            candidate = interface.model_copy(update={"name": "llm", "source": source})
-            self.trial(candidate, new)
-            return candidate
-
-        return dialogue.ask(prompt, accept, tries=self.settings.code_tries)
-
-    def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> tuple[CheckVerdict, str]:
-        """Check a candidate by experiments; also return their number in words."""
-        settings = self.settings
-        system = render("optimizer/checker", interface_values(candidate, self.action_format))
-        dialogue = ModelDialogue(self.checker, settings, system)
-        values = {"new": numbered_text(new), "turns": settings.operations, "most": MOST_OPERATIONS}
-        opening = render("optimizer/check", values)
-        simulator = self.new_simulator(candidate, failures_in(new))
-        try:
-            verdict = verify(dialogue, simulator, opening, partial(parse_checker_move, claims=len(new)), settings)
-        finally:
-            simulator.close()
-        return verdict, experiments_text(simulator.outcomes)
 
 
 def _on_record(
@@ -613,8 +498,6 @@ def _on_record(
     return candidate.model_copy(update={"provenance": provenance})
 
 
-# ---------------------------------------------------------------- the `llm` backend
-
 SAMPLE_TASKS = 2
 SAMPLE_CHARACTERS = 4000
 """Maximum tasks of observation samples for the Optimizer, and characters of each."""
@@ -626,8 +509,8 @@ TRIALS = 3
 class LlmBackend:
     """Backend with chat models that find misalignments and write the interface.
 
-    `analyzer_model` analyses and runs both roles' experiments; `optimizer_model` writes the code. Experiments query
-    `agent`, the agent the interface is for. `note` logs discarded results.
+    `analyzer_model` analyses and runs both roles' experiments; `optimizer_model` writes the code (in the paper, the
+    Optimizer). Experiments query `agent`, the agent the interface is for. `note` logs discarded results.
     """
 
     name = "llm"
@@ -647,27 +530,19 @@ class LlmBackend:
         self._world = world
         self._agent = agent
         self._models = described_models(analyzer=analyzer_model, optimizer=optimizer_model)
+        self._checker, self._writer = analyzer_model, optimizer_model
         self._settings = settings or LlmSettings()
+        self._action_format = describe_actions(world.spec)
         self._seed = seed
         self._budget = budget or Budget()
         self._note = note or (lambda _: None)
         self._analyzer = Analyzer(
             analyzer_model,
             self._settings,
-            action_format=describe_actions(world.spec),
+            action_format=self._action_format,
             new_simulator=self._simulator,
             gold=world.gold,
             other_tasks=lambda: world.tasks(0, seed, SHOWN_TASKS),
-            note=self._note,
-        )
-        self._optimizer = Optimizer(
-            optimizer_model,
-            analyzer_model,
-            self._settings,
-            action_format=describe_actions(world.spec),
-            new_simulator=self._simulator,
-            trial=self._trial,
-            samples=self._samples,
             note=self._note,
         )
 
@@ -684,8 +559,101 @@ class LlmBackend:
         return self._analyzer.analyze(failed(played), known, interface)
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """Write the interface; see `Optimizer.optimize`."""
-        return self._optimizer.optimize(new, interface)
+        """Write the interface that passes its check on most of `new`; return `interface` with a note if none is.
+
+        Raises `ModelError`, or `NoAnswerError` without usable code or without a conclusion.
+        """
+        write = self._verified if self._settings.verify else self._chosen
+        try:
+            return write(new, interface)
+        except BudgetSpentError as error:
+            self._note(f"the previous interface is kept: the budget of {error} was spent before another was checked")
+            return interface
+        except ModelError as error:
+            raise type(error)(f"writing the interface broke: {error}") from error
+
+    def _verified(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        settings = self._settings
+        dialogue = self._dialogue(interface, settings.optimizer_temperature)
+        prompt = self._write_prompt(new, interface)
+        best, open_in_best, versions = interface, tuple(range(1, len(new) + 1)), settings.refinements + 1
+        for version in range(1, versions + 1):
+            try:
+                candidate = self._code(dialogue, prompt, new, interface)
+                verdict, tried = self._check(candidate, new)
+            except (NoAnswerError, BudgetSpentError) as error:
+                if best is interface:
+                    raise
+                self._note(f"version {version} of the interface came to nothing: {error}")
+                break
+            left = len(verdict.unresolved)
+            stood = f"{len(new) - left} of {len(new)} misalignments"
+            self._note(f"version {version} of the interface stood its check on {stood} ({tried})")
+            if verdict.resolved:
+                return _on_record(candidate, interface, new, ())
+            if left < len(open_in_best):
+                best, open_in_best = candidate, verdict.unresolved
+            prompt = render("optimizer/refine", {"refinement": verdict.refinement})
+        if best is interface:
+            none = f"none of {versions} versions stood its check on any of {len(new)}"
+            self._note(f"the previous interface is kept: {none}")
+            return interface
+        stood = f"{len(new) - len(open_in_best)} of {len(new)} misalignments"
+        self._note(f"a version is kept that stood its check on {stood}")
+        return _on_record(best, interface, new, open_in_best)
+
+    def _chosen(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        settings, prompt = self._settings, self._write_prompt(new, interface)
+
+        def draw(sample: int) -> Interface:
+            dialogue = self._dialogue(interface, settings.sample_temperature, sample)
+            return self._code(dialogue, prompt, new, interface)
+
+        candidates = draw_samples("interface", draw, settings.samples, self._note)
+        values = {"new": misalignments_text(new), "candidates": [candidate.source for candidate in candidates]}
+        judge = self._dialogue(interface, settings.sample_temperature)
+        return _on_record(judge.choose(render("optimizer/rerank", values), candidates), interface, new, ())
+
+    def _dialogue(self, interface: Interface, temperature: float, sample: int = 0) -> ModelDialogue:
+        values = {**interface_values(interface, self._action_format), "looks_usage": looks_usage(interface)}
+        system = render("optimizer/system", values)
+        return ModelDialogue(self._writer, self._settings, system, temperature, sample, writes=True)
+
+    def _write_prompt(self, new: Sequence[Misalignment], interface: Interface) -> str:
+        values = {
+            "covered": rules_text(interface),
+            "new": misalignments_text(new),
+            "samples": self._samples(new, interface),
+        }
+        return render("optimizer/write", values)
+
+    def _code(
+        self, dialogue: ModelDialogue, prompt: str, new: Sequence[Misalignment], interface: Interface
+    ) -> Interface:
+        """Write code that parses, matches the contract and runs; send problems back to the model."""
+
+        def accept(reply: str) -> Interface:
+            source = parse_code(reply, current=interface.source)
+            check_source(source, interface.contract)
+            candidate = interface.model_copy(update={"name": "llm", "source": source})
+            self._trial(candidate, new)
+            return candidate
+
+        return dialogue.ask(prompt, accept, tries=self._settings.code_tries)
+
+    def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> tuple[CheckVerdict, str]:
+        """Check a candidate by experiments; also return their number in words."""
+        settings = self._settings
+        system = render("optimizer/checker", interface_values(candidate, self._action_format))
+        dialogue = ModelDialogue(self._checker, settings, system)
+        values = {"new": numbered_text(new), "turns": settings.operations, "most": MOST_OPERATIONS}
+        opening = render("optimizer/check", values)
+        simulator = self._simulator(candidate, failures_in(new))
+        try:
+            verdict = verify(dialogue, simulator, opening, partial(parse_checker_move, claims=len(new)), settings)
+        finally:
+            simulator.close()
+        return verdict, experiments_text(simulator.outcomes)
 
     def _simulator(self, interface: Interface, failures: Mapping[str, Failure]) -> Simulator:
         return Simulator(

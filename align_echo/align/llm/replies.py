@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import Field
 
@@ -241,11 +241,8 @@ def parse_analyzer_move(
     reply: str, task_ids: Collection[str], outcomes: Sequence[ExperimentResult], may_request: bool
 ) -> ExperimentRequests | AnalyzerFindings:
     """Parse the next experiments, or the verified findings; each must cite executed experiments in `outcomes`."""
-
-    def conclude(text: str) -> AnalyzerFindings:
-        return _findings(text, task_ids, outcomes)
-
-    return _move(reply, ("misalignments", "misalignment"), conclude, may_request)
+    conclusions = ("misalignments", "misalignment")
+    return _move(reply, conclusions, lambda text: _findings(text, task_ids, outcomes), may_request)
 
 
 def parse_checker_move(
@@ -255,11 +252,7 @@ def parse_checker_move(
 
     A "resolved" counts only after at least one executed experiment.
     """
-
-    def conclude(text: str) -> CheckVerdict:
-        return _verdict(text, outcomes, claims)
-
-    return _move(reply, ("resolved",), conclude, may_request)
+    return _move(reply, ("resolved",), lambda text: _verdict(text, outcomes, claims), may_request)
 
 
 # ---------------------------------------------------------------- a move
@@ -469,8 +462,10 @@ def _misalignment(
             problems.append(str(error))
             return otherwise
 
-    values = {name: read(name, lambda tag: _field(block, tag), "") for name in FIELDS}
-    task_id = _known_task(values["task_id"], task_ids)
+    values: dict[str, Any] = {name: read(name, lambda tag: _field(block, tag), "") for name in FIELDS}
+    bare = words(values["task_id"])
+    spellings = (values["task_id"], bare, re.sub(r"^[Tt]ask:?\s+", "", bare))
+    task_id = next((spelling for spelling in spellings if spelling in task_ids), None)
     if values["task_id"] and task_id is None:
         problems.append(f"<task_id> must be one of {', '.join(sorted(task_ids))}")
     kind = read("kind", lambda tag: _kind(block), "")
@@ -479,16 +474,8 @@ def _misalignment(
         evidence = read("support", lambda tag: _evidence(block, outcomes), evidence)
     if problems or task_id is None:
         return None, problems
-    return Misalignment(
-        task_id=task_id,
-        action_type=values["action_type"],
-        action=unquoted(values["action"]),
-        intent=values["intent"],
-        rule=values["rule"],
-        sufficient_feedback=values["sufficient_feedback"],
-        kind=cast(Kind, kind),
-        evidence=evidence,
-    ), []
+    read_values = {"task_id": task_id, "action": unquoted(values["action"]), "kind": kind, "evidence": evidence}
+    return Misalignment.model_validate(values | read_values), []
 
 
 def _field(block: str, tag: str) -> str:
@@ -498,14 +485,6 @@ def _field(block: str, tag: str) -> str:
     if len(value) > LONGEST_FIELD:
         raise ReplyFormatError(f"<{tag}> is longer than {LONGEST_FIELD} characters")
     return value
-
-
-def _known_task(name: str, task_ids: Collection[str]) -> str | None:
-    """Match a name to a shown task id; None if unknown."""
-    bare = words(name)
-    return next(
-        (spelling for spelling in (name, bare, re.sub(r"^[Tt]ask:?\s+", "", bare)) if spelling in task_ids), None
-    )
 
 
 def _kind(block: str) -> str:

@@ -738,17 +738,13 @@ def _repeated_kinds(counts: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(sorted(kinds)) if 2 * len(kinds) <= kinds.total() else ()
 
 
-def _path(state: LabState) -> list[LabState]:
-    states = [state]
-    while states[-1].parent is not None:
-        states.append(states[-1].parent)
-    return states[::-1]
-
-
 def read_texts(state: LabState) -> str:
     """Return all that an agent has read on the way to a state."""
-    path = _path(state)
-    return "\n".join([path[0].opening, *(each.observation for each in path)])
+    texts = [state.observation]
+    while state.parent is not None:
+        state = state.parent
+        texts.append(state.observation)
+    return "\n".join([state.opening, *reversed(texts)])
 
 
 def list_terms(step: ActionTree, action: ActionTree, runtime: RuleRuntime) -> Iterator[tuple[Term, ...]]:

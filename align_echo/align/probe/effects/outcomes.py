@@ -346,7 +346,9 @@ class Observer:
         if instance.child.over and instance.action in self.lab.broken:
             return
         if self.lists:
-            self._read_list(instance.state)
+            for tree in self.listed(instance.state):
+                self.possible.setdefault((instance.state.task_id, tree.key), (tree, instance.state))
+                self._possible_forms.add(tree.form)
             self.moving |= {instance.tree.form} if instance.child.admissible != instance.state.admissible else set()
         known = self._noted[instance.tree.form][instance.text, instance.same]
         known.instances.append(instance)
@@ -396,11 +398,6 @@ class Observer:
         """Return the possible actions of known forms that the engine lists in a state."""
         readings = (self.grammar.read(action) for action in sorted(state.admissible))
         return [reading.tree for reading in readings if reading is not None]
-
-    def _read_list(self, state: LabState) -> None:
-        for tree in self.listed(state):
-            self.possible.setdefault((state.task_id, tree.key), (tree, state))
-            self._possible_forms.add(tree.form)
 
     def _is_silence(self, form: str) -> bool:
         """Whether enough tests, in several tasks, saw no effect where the page stayed."""
@@ -561,7 +558,10 @@ def count_repeats(observer: Observer, played: Iterable[Instance]) -> int:
                 runs.append(run)
                 answers |= _chance_texts(observer, instance)
     observer.repeats, observer.by_chance = 0, answers
-    return _enough(runs) if len(runs) >= MIN_BY_CHANCE and len(tasks) >= CHANCE_TASKS else 0
+    if len(runs) < MIN_BY_CHANCE or len(tasks) < CHANCE_TASKS:
+        return 0
+    refused = (sum(runs) - len(runs) + 1) / (sum(runs) + 1)  # of a geometric distribution, one refusal added
+    return min(MOST_REPEATS, math.ceil(math.log(SURE) / math.log(refused)))
 
 
 def _changed_nothing(observer: Observer, instance: Instance) -> bool:
@@ -576,12 +576,6 @@ def _changed_nothing(observer: Observer, instance: Instance) -> bool:
 
 def _chance_texts(observer: Observer, instance: Instance) -> set[str]:
     return {SAME} if instance.same else {observer.read(instance.child)[1]}
-
-
-def _enough(runs: Sequence[int]) -> int:
-    """Return the repeats after which an action that would work was surely not refused by chance alone."""
-    refused = (sum(runs) - len(runs) + 1) / (sum(runs) + 1)  # of a geometric distribution, one refusal added
-    return min(MOST_REPEATS, math.ceil(math.log(SURE) / math.log(refused)))
 
 
 def _refused_in_a_row(observer: Observer, instance: Instance, most: int) -> int:

@@ -133,7 +133,10 @@ def _endings(observer: Observer, failed: Sequence[Trajectory]) -> Iterator[EndsE
         ends = [last for _, last in counts if last]
         went_on = max((most for most, _ in counts), default=0)
         if len(ends) >= MIN_ENDED and len(set(ends)) == 1 and went_on < ends[0]:
-            yield rule.model_copy(update={"count": ends[0], "text": _ending_in_words(ends[0], in_a_row)})
+            numbers = {1: "A refused action", 2: "The second refused action", 3: "The third refused action"}
+            number = numbers.get(ends[0], f"Refused action number {ends[0]}")
+            text = f"{number}{' in a row' if in_a_row and ends[0] > 1 else ''} ends the episode"
+            yield rule.model_copy(update={"count": ends[0], "text": text})
             return
 
 
@@ -152,12 +155,6 @@ def _refusals(observer: Observer, played: Sequence[Instance], rule: EndsEpisode,
     again = observer.play(first.state, played[-1].action)
     refused = again is not None and observer.answer(again) in rule.answers
     return most, count + 1 if refused or (count == 0 and answers[-1] in rule.answers) else 0
-
-
-def _ending_in_words(count: int, in_a_row: bool) -> str:
-    number = {1: "A refused action", 2: "The second refused action", 3: "The third refused action"}
-    in_row = " in a row" if in_a_row and count > 1 else ""
-    return f"{number.get(count, f'Refused action number {count}')}{in_row} ends the episode"
 
 
 def cut_short(failed: Sequence[Trajectory]) -> list[Trajectory]:
