@@ -39,12 +39,11 @@ from align_echo.align.budget import WRITING_SHARE, Budget, BudgetLimits, RoleMet
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.replies import LEAST_WRITING, LlmSettings
-from align_echo.align.loop import ITERATIONS, Backend, GenerationResult, generate
+from align_echo.align.loop import ITERATIONS, Backend, GenerationResult, TrainingSplit, generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.cases import count_walks
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.align.showing import describe_actions
-from align_echo.align.world import TrainingSplit
 from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import EngineError, UsageError
 from align_echo.models.choosing import ModelName, read_name

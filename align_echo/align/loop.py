@@ -11,11 +11,13 @@ back and sends no request twice. The backend decides how to find misalignments a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+import gymnasium as gym
 
 from align_echo.agents.players import describe_agent
 from align_echo.align.budget import Budget, BudgetSpentError
@@ -29,8 +31,11 @@ from align_echo.align.run_folder import (
     RunFolder,
     RunSummary,
     Stopped,
+    ending,
+    episode_event,
+    given_up_line,
+    iteration_line,
 )
-from align_echo.align.world import TrainingSplit, ending, episode_event, given_up_line, iteration_line
 from align_echo.interface.contract import Interface, RuleCoverage, check_source, identity
 from align_echo.interface.hints import count_hints, merged
 from align_echo.intervals import Estimate, wilson
@@ -46,10 +51,68 @@ from align_echo.rollout.faults import (
     summarize_conduct,
     tell,
 )
+from align_echo.rollout.session import base_env
 from align_echo.types import Agent, Described, Misalignment, Trajectory, Usage
 from align_echo.version import versions
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
+
+# ---------------------------------------------------------------- training tasks
+
+
+@dataclass(frozen=True)
+class TrainingSplit:
+    """Training split of an environment. `data_root=None` uses the environment's default location."""
+
+    spec: EnvironmentSpec
+    data_root: Path | None = None
+
+    @property
+    def split(self) -> str:
+        """Name of the training split."""
+        return self.spec.train_split
+
+    @property
+    def games(self) -> str:
+        """Name of the game collection. Raises `MissingDataError`."""
+        return self.spec.games(self.data_root)
+
+    def env(self, interface: Interface | None = None) -> gym.Env[str, str]:
+        """Create an environment, wrapped if `interface` is given. Raises `MissingDataError` or `InterfaceError`."""
+        return self.spec.make(self.split, interface=interface, data_root=self.data_root)
+
+    def tasks(self, iteration: int, seed: int, limit: int | None = None) -> list[str]:
+        """Return ALIGN's training tasks of an iteration; at most `limit`, spread evenly over task types."""
+        tasks = self.spec.training_tasks(data_root=self.data_root, iteration=iteration, seed=seed)
+        return tasks if limit is None else spread(tasks, limit, self.spec.task_type)
+
+    def gold(self, task_id: str) -> list[tuple[str, str]]:
+        """Return the expert's actions with the raw observations, in order; empty if no expert solves the task."""
+        if not self.spec.has_expert(task_id):
+            return []
+        env = self.env()
+        try:
+            env.reset(seed=0, options={"task": task_id})
+            played: list[tuple[str, str]] = []
+            over = False
+            while not over and (action := base_env(env).oracle().expert_action()) is not None:
+                observation, _, terminated, truncated, _ = env.step(action)
+                played.append((action, observation))
+                over = terminated or truncated
+            return played if base_env(env).state.won else []
+        finally:
+            env.close()
+
+
+def spread(tasks: Sequence[str], limit: int, type_of: Callable[[str], str]) -> list[str]:
+    """Take at most `limit` tasks, alternating between types and preserving order within each type."""
+    by_type: dict[str, list[str]] = defaultdict(list)
+    for task in tasks:
+        by_type[type_of(task)].append(task)
+    turns = sorted((turn, task) for queue in by_type.values() for turn, task in enumerate(queue))
+    chosen = {task for _, task in turns[:limit]}
+    return [task for task in tasks if task in chosen]
+
 
 # ---------------------------------------------------------------- choose the interface that was played best
 

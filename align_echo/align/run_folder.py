@@ -27,10 +27,12 @@ from align_echo.base.jsonl import JsonlFile
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import UsageError, unreadable
 from align_echo.interface.contract import Interface, RuleCoverage, load_interface, save_interface
-from align_echo.intervals import Percent, Score, ScoreChange
+from align_echo.intervals import Estimate, Percent, Score, ScoreChange
 from align_echo.models.cache import ReplyCache
 from align_echo.models.recording import CallLog, RecordingModel, TokenMeter
 from align_echo.models.spending import UNDER_WAY
+from align_echo.registry import quantity
+from align_echo.rollout.faults import fault_text
 from align_echo.run_dir import CONFIG, RunDir, finished_nothing, flat
 from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Trajectory, Usage, source_in
 
@@ -222,6 +224,84 @@ class RunSummary(_Upgraded):
     budget: BudgetRecord = BudgetRecord()
 
 
+# ---------------------------------------------------------------- what a run of ALIGN says of itself
+
+
+def ending(summary: RunSummary) -> str:
+    """Describe in one line why a run ended and what it produced."""
+    if summary.stopped == "budget":
+        count = f"{quantity(summary.misalignments, 'misalignment')} found, rules written for {summary.addressed}"
+        if not summary.misalignments:
+            count = "no result: nothing was found out before"
+        return f"{summary.budget.in_words}; {count}"
+    last = summary.iterations[-1]
+    failed, played = quantity(last.failed, "episode"), quantity(last.tasks, "episode")
+    why = {
+        "no-failures": "every training task of the last iteration was won",
+        "no-misalignments": f"in the {failed} that failed last, the {summary.backend} backend found no "
+        "new misalignment of the kinds that it looks for, which is no proof that there is none",
+        "iteration-limit": f"the iterations are used up; {last.failed} of {played} of the last one failed",
+    }[summary.stopped]
+    broke = f" ({_broken(last.faults)})" if last.faults else ""
+    rules = f"rules written for {summary.addressed}{_coverage(summary)}"
+    return f"{why}{broke}; {quantity(summary.misalignments, 'misalignment')} found, {rules}"
+
+
+def iteration_line(record: IterationRecord) -> str:
+    """Describe an iteration's result in one line."""
+    misalignments = quantity(record.misalignments, "misalignment")
+    words = {
+        "written": f"rules were written for {record.addressed} of {misalignments}{_coverage(record)}",
+        "unchanged": f"no rule was written for {misalignments}; the old interface is kept",
+        "no-failures": "no episode failed",
+        "no-misalignments": "no new misalignment was found",
+    }
+    if record.budget.ended_by:
+        words["no-misalignments"] = "no result: the budget was spent before"
+    played = f"{record.failed} of {quantity(record.tasks, 'episode')} failed"
+    broke = f", {_broken(record.faults)}" if record.faults else ""
+    return f"iteration {record.iteration}: {played}{broke}; {words[record.outcome]}"
+
+
+def _coverage(counted: RunSummary | IterationRecord) -> str:
+    """Describe the experiments behind the rules; "" without rules, and for a record of an older version."""
+    coverage = counted.coverage
+    return f" ({coverage.in_words})" if coverage and coverage.rules else ""
+
+
+def given_up_line(label: str, share: Estimate, better: str, better_share: Estimate) -> str:
+    """Explain why a run ends with an earlier version, with both shares."""
+    return f"{label} lost {_lost(share)}, and {better} {_lost(better_share)}, which is clearly less: that one is kept"
+
+
+def _broken(faults: int) -> str:
+    return f"{faults} broke and {'was' if faults == 1 else 'were'} left out"
+
+
+def _lost(share: Estimate) -> str:
+    return f"{round(share.value * share.n / 100)} of {quantity(share.n, 'episode')}"
+
+
+def episode_event(trajectory: Trajectory, iteration: int, done: int, total: int) -> Event:
+    """Build the event for a finished episode."""
+    won: bool | None = trajectory.won
+    outcome = "won" if trajectory.won else "not won"
+    if trajectory.fault is not None:
+        won = None
+        outcome = f"broke and is left out ({fault_text(trajectory.fault)})"
+    return Event(
+        kind="trajectory",
+        message=f"{trajectory.task_id}: {outcome} after {quantity(len(trajectory.steps), 'action')}",
+        iteration=iteration,
+        done=done,
+        total=total,
+        task_id=trajectory.task_id,
+        won=won,
+        fault=trajectory.fault,
+    )
+
+
+# ---------------------------------------------------------------- the folder
 
 _EPISODES = ("trajectories/*.jsonl", "iterations/*/trajectories.jsonl")
 

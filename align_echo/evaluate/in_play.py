@@ -19,8 +19,7 @@ import numpy as np
 from align_echo.agents.players import choose_turns
 from align_echo.align.generation import GenerationPlan
 from align_echo.align.loop import GenerationResult
-from align_echo.align.run_folder import InPlay, RunFolder, RunSummary, read_episodes
-from align_echo.align.world import ending
+from align_echo.align.run_folder import InPlay, RunFolder, RunSummary, ending, read_episodes
 from align_echo.base.jsonl import JsonlFile
 from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import UsageError, printable

@@ -25,8 +25,7 @@ from align_echo.align.generation import (
 from align_echo.align.loop import GenerationResult
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.findings import MIN_TESTS
-from align_echo.align.run_folder import RunFolder
-from align_echo.align.world import ending
+from align_echo.align.run_folder import RunFolder, ending
 from align_echo.cli.main import main
 from align_echo.interface.contract import identity
 from align_echo.models.recording import Call

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.reasoning import Vanilla
 from align_echo.align.experiments import OPERATIONS, FailedStep, Failure, Simulator, clip, trajectory_text
-from align_echo.align.world import TrainingSplit
+from align_echo.align.loop import TrainingSplit
 from align_echo.errors import ModelError, RequestRejectedError
 from align_echo.interface.contract import identity
 from align_echo.models import ScriptedModel

@@ -12,9 +12,8 @@ import pytest
 from align_echo.agents.reasoning import Vanilla
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.replies import LlmSettings
-from align_echo.align.loop import GenerationResult, generate
+from align_echo.align.loop import GenerationResult, TrainingSplit, generate
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
-from align_echo.align.world import TrainingSplit
 from align_echo.errors import ModelError, UsageError
 from align_echo.interface.contract import Interface, load_interface
 from align_echo.models.client import RetryPolicy

@@ -11,8 +11,8 @@ import pytest
 
 from align_echo.align.experiments import trajectory_text
 from align_echo.align.llm.backend import LlmBackend
+from align_echo.align.loop import TrainingSplit
 from align_echo.align.showing import describe_actions, repeated_answers, tools_text
-from align_echo.align.world import TrainingSplit
 from align_echo.interface.contract import identity
 from align_echo.models import ScriptedModel
 from align_echo.rollout.batches import run_episode

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.align.world import TrainingSplit, spread
+from align_echo.align.loop import TrainingSplit, spread
 from tests.align.room_world import BOOK, SPEC
 
 

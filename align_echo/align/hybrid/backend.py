@@ -6,7 +6,6 @@ misalignment's `detail`.
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import random
@@ -50,11 +49,10 @@ from align_echo.align.probe.findings import WRONG, report, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
 from align_echo.errors import ContextOverflowError, ModelError, NoAnswerError, ReplyFormatError, UsageError
-from align_echo.interface.contract import Interface, InterfaceContract, RuleRecord, identity_source, parse_source
+from align_echo.interface.contract import Interface, InterfaceContract, RuleRecord, identity_source
 from align_echo.interface.rules import rule_file
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms
 from align_echo.interface.rules.answers import fit_reader
-from align_echo.interface.rules.decisions import HEADING
 from align_echo.interface.rules.model import Rule, RuleSet, dump, load_rules
 from align_echo.interface.rules.rule_file import merge_rules, read_rule_set
 from align_echo.models.spending import SpentError
@@ -606,9 +604,9 @@ def write_source(before: str, contract: InterfaceContract, rules: RuleSet, known
     In code, existing words for a refused action take precedence.
     """
     if rule_file.read_rule_set(before) is not None or before == identity_source(contract):
-        code = _without_docstring(rule_file.source(rules, contract))
+        code = rule_file.without_docstring(rule_file.source(rules, contract))
     else:
-        code = _beside(before, contract, rules)
+        code = rule_file.write_beside(before, contract, rules)
     return f"{_head(contract, rules, known)}\n\n{code.strip()}\n"
 
 
@@ -631,51 +629,3 @@ def _head(contract: InterfaceContract, rules: RuleSet, known: Sequence[RuleRecor
         lines += [f"- {text}." for text in untested]
     quoted = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''").rstrip('"')
     return f'"""{quoted}\n"""'
-
-
-def _without_docstring(source: str) -> str:
-    body = parse_source(source).body
-    first = body[0] if body else None
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-        return "\n".join(source.splitlines()[first.end_lineno or 0 :])
-    return source
-
-
-WATCHED = """\
-class WatchedEnv:
-    def __init__(self, env):
-        self.env = env
-        self.replies = []
-
-    def step(self, action):
-        result = self.env.step(action)
-        sent = action[0] if isinstance(action, list) else action
-        text = result[0][0] if isinstance(result[0], list) else result[0]
-        self.replies.append((sent, text))
-        return result
-
-    def answer(self, action, shown):
-        texts = [text for sent, text in self.replies if sent == action]
-        return texts[-1] if texts else shown"""
-"""The environment, with its own answers in a turn, in an interface's source."""
-
-
-def _beside(before: str, contract: InterfaceContract, rules: RuleSet) -> str:
-    """Return code with rules beside it: they explain the environment's own answer."""
-    code = re.sub(r"(?m)^def InferRules\(", "def rules_before(", _without_docstring(before))
-    code = re.sub(r"(?m)^def WrapStep\(", "def step_before(", code)
-    infer, wrap = ", ".join(contract.infer_rules_args), ", ".join(contract.wrap_step_args)
-    functions = f"""\
-def InferRules({infer}):
-    texts = dict.fromkeys(rule['text'] for rule in RULES['rules'])
-    return (rules_before({infer}) or {HEADING!r}) + '\\n- ' + '\\n- '.join(texts)
-
-
-def WrapStep({wrap}):
-    if not hasattr(env, 'watched'):
-        env.watched = WatchedEnv(env)
-    env.watched.replies = []
-    seen, *rest = step_before({wrap.replace("env", "env.watched", 1)})
-    return env.explain(RULES, agent_action, env.watched.answer(agent_action, seen), seen), *rest"""
-    data = f"RULES = {rule_file.write_data(dump(rules))}"
-    return "\n\n".join([code.strip(), data, WATCHED, functions])

@@ -38,6 +38,7 @@ from align_echo.align.llm.replies import (
     rules_text,
     step_usage,
 )
+from align_echo.align.loop import TrainingSplit
 from align_echo.align.refutation import (
     MIN_TASKS,
     SHOWN_TASKS,
@@ -49,7 +50,6 @@ from align_echo.align.refutation import (
     parse_attack,
 )
 from align_echo.align.showing import describe_actions, repeated_answers
-from align_echo.align.world import TrainingSplit
 from align_echo.errors import (
     EngineError,
     InterfaceError,

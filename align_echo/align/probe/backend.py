@@ -31,7 +31,6 @@ from align_echo.align.probe.cases import (
     walk,
 )
 from align_echo.align.probe.effects import learner as effects
-from align_echo.align.probe.examinations import doubted_forms, refine
 from align_echo.align.probe.findings import (
     UnmatchedUtterance,
     about_form,
@@ -39,10 +38,12 @@ from align_echo.align.probe.findings import (
     about_refusals,
     about_rules,
     about_wrong_rules,
+    doubted_forms,
     learn_forms,
     merge_records,
     not_tried,
     nothing_found,
+    refine,
     rules_in,
     too_many_forms,
     try_form,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -169,6 +170,55 @@ def _items(data: dict[str, Any] | list[Any], indent: int) -> Iterator[str]:
         yield from (f"{key!r}: {write_data(value, indent)}" for key, value in data.items())
     else:
         yield from (write_data(value, indent) for value in data)
+
+
+def without_docstring(source: str) -> str:
+    """Return source without its docstring."""
+    body = parse_source(source).body
+    first = body[0] if body else None
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        return "\n".join(source.splitlines()[first.end_lineno or 0 :])
+    return source
+
+
+WATCHED = """\
+class WatchedEnv:
+    def __init__(self, env):
+        self.env = env
+        self.replies = []
+
+    def step(self, action):
+        result = self.env.step(action)
+        sent = action[0] if isinstance(action, list) else action
+        text = result[0][0] if isinstance(result[0], list) else result[0]
+        self.replies.append((sent, text))
+        return result
+
+    def answer(self, action, shown):
+        texts = [text for sent, text in self.replies if sent == action]
+        return texts[-1] if texts else shown"""
+"""The environment, with its own answers in a turn, in an interface's source."""
+
+
+def write_beside(before: str, contract: InterfaceContract, rules: RuleSet) -> str:
+    """Return code with rules beside it: they explain the environment's own answer."""
+    code = re.sub(r"(?m)^def InferRules\(", "def rules_before(", without_docstring(before))
+    code = re.sub(r"(?m)^def WrapStep\(", "def step_before(", code)
+    infer, wrap = ", ".join(contract.infer_rules_args), ", ".join(contract.wrap_step_args)
+    functions = f"""\
+def InferRules({infer}):
+    texts = dict.fromkeys(rule['text'] for rule in RULES['rules'])
+    return (rules_before({infer}) or {HEADING!r}) + '\\n- ' + '\\n- '.join(texts)
+
+
+def WrapStep({wrap}):
+    if not hasattr(env, 'watched'):
+        env.watched = WatchedEnv(env)
+    env.watched.replies = []
+    seen, *rest = step_before({wrap.replace("env", "env.watched", 1)})
+    return env.explain(RULES, agent_action, env.watched.answer(agent_action, seen), seen), *rest"""
+    data = f"RULES = {write_data(dump(rules))}"
+    return "\n\n".join([code.strip(), data, WATCHED, functions])
 
 
 def read_rule_set(code: str) -> RuleSet | None:

@@ -19,8 +19,8 @@ from align_echo.agents.spec import NO_STEP_LIMIT
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.hybrid.hypotheses import HYPOTHESIS, in_words
 from align_echo.align.hybrid.reading import parse_hypotheses
+from align_echo.align.loop import TrainingSplit as TrainingWorld
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.world import TrainingSplit as TrainingWorld
 from align_echo.interface.contract import Interface, identity
 from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout.batches import failed, run_tasks

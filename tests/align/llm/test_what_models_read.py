@@ -13,11 +13,10 @@ import gymnasium as gym
 import align_echo
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
-from align_echo.align.loop import GenerationResult, generate
+from align_echo.align.loop import GenerationResult, TrainingSplit, generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.run_folder import RunFolder
 from align_echo.align.showing import describe_actions
-from align_echo.align.world import TrainingSplit
 from align_echo.interface.contract import identity
 from align_echo.models import ScriptedModel
 from align_echo.rollout.batches import run_tasks

@@ -10,8 +10,7 @@ import gymnasium as gym
 from align_echo.align.loop import generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.findings import nothing_found
-from align_echo.align.run_folder import RunFolder
-from align_echo.align.world import ending
+from align_echo.align.run_folder import RunFolder, ending
 from align_echo.interface.contract import identity
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.examinations import obey
+from align_echo.align.probe.findings import obey
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.contract import identity
 from align_echo.interface.rules.decisions import DecisionLists

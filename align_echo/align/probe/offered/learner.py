@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.examinations import TrialCounts
-from align_echo.align.probe.findings import WRONG, report
+from align_echo.align.probe.findings import WRONG, TrialCounts, report
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered.survey import (
     MiswordedForm,

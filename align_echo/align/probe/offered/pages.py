@@ -17,8 +17,7 @@ from itertools import islice, pairwise, permutations
 from typing import NamedTuple
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.examinations import TrialCounts
-from align_echo.align.probe.findings import report
+from align_echo.align.probe.findings import TrialCounts, report
 from align_echo.align.probe.lab import Lab, LabState, find_silenced, is_often_silent
 from align_echo.interface.rules.actions import fill
 from align_echo.interface.rules.model import NamedBeside, NeedsPage, RuleSet
