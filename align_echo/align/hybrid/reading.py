@@ -309,10 +309,14 @@ def judge_meaning(
     if not own and max(nearness.values()) >= NEAR * len(nearest):
         example = filled_form(instead.wrong, states[0][1])
         return "not meant", (states[0][0].task_id, example, f"`{instead.right}` is never near where agents say so")
-    habits = _habits(episodes, instead.wrong, list(nearness))
+    times = _times(episodes, instead.wrong)
+    working = {form for form in nearness if _times(episodes, form, accepted=True)}
+    habits = working | {form for form in nearness if 2 * _times(episodes, form) >= times}
     strange = {form: value for form, value in nearness.items() if form not in habits}
-    stuck = _stuck_behind(episodes, instead.wrong, [forms & habits for _, forms in seen])
-    known = LUCK * _times(episodes, instead.right) >= _times(episodes, instead.wrong)
+    # Agents who say what the right wording enables more often than the wrong one skip it and mean a later step.
+    behind = Counter(form for _, forms in seen for form in forms & habits)
+    stuck = any(2 * count >= len(seen) and _times(episodes, form) > times for form, count in behind.items())
+    known = LUCK * _times(episodes, instead.right) >= times
     worked = bool(_times(episodes, instead.right, accepted=True))
     habitual = max((nearness[form] for form in habits), default=0.0)
     clear = own > 0 and own >= (MUCH if known else MARGIN) * max(strange.values(), default=0.0)
@@ -334,22 +338,6 @@ def _times(episodes: Sequence[Sequence[AgentStep]], form: str, *, accepted: bool
     """Count uses of a form; with `accepted`, only accepted ones."""
     actions = [turn.action for episode in episodes for turn in episode if turn.accepted or not accepted]
     return sum(bound_names(form, action) is not None for action in actions)
-
-
-def _habits(episodes: Sequence[Sequence[AgentStep]], wrong: str, forms: Sequence[str]) -> set[str]:
-    """Find forms that worked for agents, or were said at least half as often as the wrong wording."""
-    times = _times(episodes, wrong)
-    return {form for form in forms if _times(episodes, form, accepted=True) or 2 * _times(episodes, form) >= times}
-
-
-def _stuck_behind(episodes: Sequence[Sequence[AgentStep]], wrong: str, behind: Sequence[set[str]]) -> bool:
-    """Check if agents use forms enabled by the right wording more often than the wrong wording.
-
-    If so, they habitually skip the right wording and mean a later step.
-    """
-    counts = Counter(form for forms in behind for form in forms)
-    times = _times(episodes, wrong)
-    return any(2 * count >= len(behind) and _times(episodes, form) > times for form, count in counts.items())
 
 
 def _may_be_meant(episodes: Sequence[Sequence[AgentStep]], instead: WrongWording, *, known: bool) -> bool:
@@ -548,44 +536,39 @@ class WalkGuide:
         walked = WalkState(self.judge.lab.start(task_id), ())
         states = [walked]
         counts: Counter[str] = Counter()
-        openers: Counter[str] = Counter()
         while len(states) <= length:
             options = [action for action in self.options(walked.state) if not avoid(action)]
-            step = self._step(walked.state, options, wanted or self._matches_forms, counts, openers)
+            step = self._step(walked.state, options, wanted or self._is_of_a_form, counts)
             if step is None:
                 break
             action, state = step
-            counts[action] += 1
-            openers[action.split()[0]] += 1
+            counts.update([action, action.split()[0] + " "])
             walked = WalkState(state, (*walked.accepted, action))
             states.append(walked)
         return states
 
     def _step(
-        self,
-        state: LabState,
-        options: Sequence[str],
-        wanted: Callable[[str], bool],
-        counts: Counter[str],
-        openers: Counter[str],
+        self, state: LabState, options: Sequence[str], wanted: Callable[[str], bool], counts: Counter[str]
     ) -> tuple[str, LabState] | None:
-        """Choose the next action and return it with its state; None if all others end the episode."""
+        """Choose the next action and return it with its state; None if all others end the episode.
+
+        `counts` holds the times of each action, and of each first word with a space behind it.
+        """
         left = [action for action in options if action.split()]
         while left:
             liked = [action for action in left if wanted(action)]
             pool = liked if liked and self.rng.random() < ASIDE else left
-            rare = min(openers[action.split()[0]] for action in pool)
-            rarest = [action for action in pool if openers[action.split()[0]] == rare]
-            fewest = min(counts[action] for action in rarest)
-            action = self.rng.choice([action for action in rarest if counts[action] == fewest])
+            times = {action: (counts[action.split()[0] + " "], counts[action]) for action in pool}
+            fewest = min(times.values())
+            action = self.rng.choice([action for action in pool if times[action] == fewest])
             child = self.judge.went(state, action)
             if not child.over:
                 return action, child
             left.remove(action)
         return None
 
-    def _matches_forms(self, action: str) -> bool:
-        """Check if an action matches a form of the hypotheses."""
+    def _is_of_a_form(self, action: str) -> bool:
+        """Check if an action is of a form of the hypotheses."""
         return any(bound_names(form, action) is not None for form in self.judge.forms)
 
 

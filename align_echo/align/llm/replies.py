@@ -117,8 +117,9 @@ def argument(text: str, named: str = "[\"']") -> str:
     string = _STRING.match(value)
     if string and value[string.end() :].lstrip().startswith(",") and (name or "=" in value[string.end() :]):
         raise ReplyFormatError("an operation takes one argument; put that one alone in <argument>")
-    if string and string.end() == len(value):
-        return _unescape(value).strip()
+    if string and string.end() == len(value):  # the escapes that JSON and Python share
+        escapes = {"n": "\n", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
+        return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[0]), value[1:-1], flags=re.DOTALL).strip()
     return unquoted(value)
 
 
@@ -137,12 +138,6 @@ def _json_call(text: str) -> tuple[str, str]:
     if isinstance(value, dict) and len(value) <= 1:
         value = next(iter(value.values()), "")
     return (name, value.strip()) if isinstance(name, str) and isinstance(value, str) else (text, "")
-
-
-def _unescape(literal: str) -> str:
-    """Decode the escapes JSON and Python share in a quoted string."""
-    escapes = {"n": "\n", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
-    return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[0]), literal[1:-1], flags=re.DOTALL)
 
 
 @cache
@@ -281,7 +276,9 @@ def _move(
 
 def _requests(text: str) -> ExperimentRequests:
     """Parse the operations of a message, each with the argument in its tag or before the next operation."""
-    found = [span for span in spans(text, "operation") if inside(_cut(text, span), "operation")]
+    before, behind = len("<operation>"), len("</operation>")
+    every = spans(text, "operation")
+    found = [(start, end) for start, end in every if inside(text[start - before : end + behind], "operation")]
     if not found:
         only(text, "operation")
     if len(found) == 1:
@@ -319,11 +316,6 @@ def _request(content: str, around: str) -> ExperimentRequest:
     if problems:
         raise ReplyFormatError("; ".join(problems))
     return ExperimentRequest(operation=name, argument=value)
-
-
-def _cut(text: str, span: tuple[int, int]) -> str:
-    """Cut a pair of operation tags and its contents."""
-    return text[span[0] - len("<operation>") : span[1] + len("</operation>")]
 
 
 def _beside(text: str) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from align_echo.align.probe.lab import Lab, LabState
@@ -220,17 +220,14 @@ class Observer:
             if form in self._telling and (tree := self._on_same_names(form, instance.tree)) is not None
         ]
         own = [action for action, _ in self.spoken[instance.state.task_id].most_common(WITNESSES)]
-        spoken = [each for action in own for each in (self._exactly(action), action) if self._tells(each)]
+        said = (each for action in own for each in (self._exactly(action), action))
+        spoken = [each for each in said if self.goes_on(each, self._telling)]
         return list(dict.fromkeys([instance.action, *others[:WITNESSES], *spoken]))[: 2 * WITNESSES]
 
     @property
     def _telling(self) -> set[str]:
         """Forms whose answers may tell an effect: those that did not always end the episode, and those that won it."""
         return self.going_on | {form for form, _ in self.goals}
-
-    def _tells(self, action: str) -> bool:
-        reading = self.grammar.read(action)
-        return reading is None or reading.tree.form in self._telling
 
     def _exactly(self, action: str) -> str:
         """Return an action in its form's own wording."""
@@ -273,10 +270,10 @@ class Observer:
             if reading is not None:
                 self.said[reading.tree.form][tuple(map(kind_name, reading.tree.arguments))] = reading.tree
 
-    def goes_on(self, action: str) -> bool:
-        """Whether an action's form did not always end the episode."""
+    def goes_on(self, action: str, forms: Collection[str] | None = None) -> bool:
+        """Whether an action's form did not always end the episode, or is one of `forms`."""
         reading = self.grammar.read(action)
-        return reading is None or reading.tree.form in self.going_on
+        return reading is None or reading.tree.form in (self.going_on if forms is None else forms)
 
     def reaches_goal(self, instance: Instance) -> bool:
         """Whether an action ends the episode as the episodes that agents won."""
