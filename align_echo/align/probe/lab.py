@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -461,15 +461,10 @@ def _texts_again(heard: Sequence[tuple[str, str, str]]) -> list[str]:
 
 def _quoting(heard: Sequence[tuple[str, str, str]]) -> list[str]:
     """Describe the share of answers equal except for the quoted action."""
-    around: dict[str, set[str]] = defaultdict(set)
-    quotes = []
-    for action, answer, _ in heard:
-        utterance = action.strip()
-        if utterance and utterance in answer:
-            frame = answer.strip().replace(utterance, "...")
-            around[frame].add(utterance)
-            quotes.append((utterance, frame))
-    frames = [(utterance, frame) for utterance, frame in quotes if len(around[frame]) > 1 and frame != "..."]
+    said = [(action.strip(), answer.strip()) for action, answer, _ in heard]
+    quotes = [(action, answer.replace(action, "...")) for action, answer in said if action and action in answer]
+    around = Counter(frame for _, frame in {*quotes})
+    frames = [(action, frame) for action, frame in quotes if around[frame] > 1 and frame != "..."]
     if not frames:
         return []
     spoken, frame = frames[0]
