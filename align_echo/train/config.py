@@ -307,6 +307,10 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             "bounded history writes the opening again: leave history_turns and history_tokens out",
         ),
         (
+            not config.collecting.critique_won and not method.critiques_won,
+            f"collecting.critique_won: {method.name} asks for no critiques of won attempts: leave it out",
+        ),
+        (
             config.tools and method.needs == "expert",
             f"tools: {method.name} learns from an expert's actions as text: leave tools out",
         ),

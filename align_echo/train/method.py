@@ -50,6 +50,8 @@ class CollectingSettings(Frozen, allow_inf_nan=False):
     """RCM: actions of a task to judge."""
     rule: Annotated[str, AfterValidator(LABEL_RULES.checked)] | None = None
     """RCM: label rule of right actions; null: the environment's."""
+    critique_won: bool = True
+    """ECHO: critiques of won attempts, too; false: their task is played again without."""
     critic_reward: Annotated[str, AfterValidator(REWARDS.checked)] = "saturation"
     """Reward of a critique, from the scores before and after it."""
     form: Annotated[str, AfterValidator(FORMS.checked)] = "echo"
@@ -103,7 +105,7 @@ class Method:
     `bounds` computes the cost of a batch. `roles` are the roles of its rows. `needs` is a requirement on the
     environment: an "expert", "distances" to the goal, or none (""). `refines` is True if new attempts follow critiques
     (their scores are recorded), `moves` if these are learned from without the critique, `imitates` if rewards are not
-    compared within groups (`step.advantage: reward`). `advantage` computes the advantages of the rows unless the config
+    compared within groups (`step.advantage: reward`), `critiques_won` if won attempts get critiques, too. `advantage` computes the advantages of the rows unless the config
     names an advantage (None: `group`), `loss` the loss of a micro-batch (None: ours, `objective.batch_loss`).
     """
 
@@ -115,6 +117,7 @@ class Method:
     refines: bool = False
     moves: bool = False
     imitates: bool = False
+    critiques_won: bool = False
     advantage: AdvantageFunction | None = None
     loss: LossFunction | None = None
 

@@ -21,7 +21,7 @@ def test_every_method_that_ships_is_a_run_and_says_what_it_is(name):
 
 METHODS_OWN: Any = {
     **dict.fromkeys(("method", "weights", "trained", "critic"), True),
-    "collecting": {"rounds", "states", "critic_reward", "form"},
+    "collecting": {"rounds", "states", "critique_won", "critic_reward", "form"},
     "step": {"joint": True, "critic_warmup": True, "objective": {"reweigh", "max_weight", "expert", "gamma"}},
     "optimising": {"critic_lr"},
 }

@@ -303,6 +303,19 @@ PLAYING: dict[str, Scene[RunRecord]] = {
             ),
         ],
     ),
+    "won attempts": Scene(
+        {
+            **{**PLAYED, "base": "echo", "method": f"{GRADED}:ECHO", "steps": 1, "save_every": 1},
+            **{"collecting": {"tasks": 4, "reply_tokens": 1}},
+        },
+        [
+            row(
+                "collecting.critique_won",
+                lambda record: sum(each.role == "critic" for each in record.asked),
+                *((True, 4 * 3), (False, 1 * 3)),
+            )
+        ],
+    ),
     "history": Scene(
         {**PLAYED, "base": "grpo", "collecting": {"turns": 4}, "steps": 1, "save_every": 1},
         [

@@ -55,6 +55,23 @@ def test_echo_trains_on_refinements_and_critiques_and_not_on_the_attempt():
     assert [row.tokens.ids[: len(TOLD_OPENING)] for row in harvest.rows if row.role == "policy"] == [TOLD_OPENING] * 4
 
 
+def test_echo_asks_for_critiques_of_won_attempts_only_where_it_is_to():
+    def score(episode: Episode) -> float:
+        return 1.0 if episode.task_id == "a" else 0.25
+
+    stage = ScriptedStage(score)
+    harvest = echo(["a", "b"], stage, refinements=2, critique_won=False)
+    assert {request.attempt.task_id for request in stage.asked} == {"b"}
+    assert [episode for episode in stage.played if episode.task_id == "a"] == [Episode("a", n) for n in range(3)]
+    assert rewards(harvest, "policy", "a") == [1.0, 1.0]
+    assert rewards(harvest, "policy", "b") == [0.25, 0.25]
+    assert {row.group for row in harvest.rows if row.role == "critic"} == {"b"}
+    assert harvest.refinements == ((0.25, 0.25), (0.25, 0.25))
+    assert harvest.steps == 12
+    echo(["a"], (paper := ScriptedStage(score)), refinements=2)
+    assert len(paper.asked) == 2
+
+
 def test_echos_ablation_rewards_the_difference():
     harvest = echo(
         ["a"], ScriptedStage(lambda episode: 1.0 if episode.critique else 0.25), refinements=1, reward=linear_gain

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import sys
+import threading
 import weakref
 from dataclasses import dataclass
 from functools import cache
@@ -30,8 +30,8 @@ BLOCK = 64 * mmap.PAGESIZE // 4096
 NONE = -1
 """Home of a block that takes no memory."""
 
-MAPPINGS = 0.75
-"""Share of the process's mappings (`vm.max_map_count`) that the rows of one cache may use."""
+SHARE = 0.75
+"""Share of the process's mappings (`vm.max_map_count`) that the rows of its caches may use."""
 
 _A_ROW = 3
 """Mappings of a head's columns in one row: those of another's blocks, its own, and what is not written."""
@@ -40,15 +40,42 @@ _FIXED, _NO_RESERVE = 0x10, 0x4000  # as on Linux
 _PUNCH = 0x01 | 0x02  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 
 
-def can_share(rows: int, layers: int, heads: int) -> bool:
-    """Return True if rows of a model with so many layers and heads of keys can share blocks on this system."""
-    if sys.platform != "linux" or not hasattr(os, "memfd_create"):
-        return False
+class Mappings:
+    """Mappings of addresses to memory that the caches of a process may make."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._claimed = 0
+
+    def claim(self, rows: int, layers: int, heads: int) -> int:
+        """Claim what rows of a model with so many layers and heads of keys need to share blocks. Return how many; 0 if
+        the system has too few, or no files in memory.
+        """
+        wanted = rows * layers * 2 * heads * _A_ROW
+        with self._lock:
+            if self._claimed + wanted > SHARE * most_mappings():
+                return 0
+            self._claimed += wanted
+        return wanted
+
+    def give_back(self, claimed: int) -> None:
+        """Give back what was claimed."""
+        with self._lock:
+            self._claimed -= claimed
+
+
+MAPPINGS = Mappings()
+"""Those of this process."""
+
+
+@cache
+def most_mappings() -> int:
+    """Return how many mappings a process may have; 0 where rows cannot share blocks."""
     try:
-        most = int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return False
-    return rows * layers * 2 * heads * _A_ROW <= MAPPINGS * most
+        os.close(os.memfd_create("align_echo_rows"))
+        return int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
+    except (AttributeError, OSError, ValueError):  # another system, or a container that forbids it
+        return 0
 
 
 @cache

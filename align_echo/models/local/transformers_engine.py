@@ -29,7 +29,7 @@ from align_echo.errors import ContextOverflowError, ModelError, UsageError, firs
 from align_echo.models.local import CONVERSATIONS
 from align_echo.models.local.engine import Forward, TokenReply, TokenRequest
 from align_echo.models.local.memory import POOL, ModelMemory, model_memory
-from align_echo.models.local.row_blocks import can_share
+from align_echo.models.local.row_blocks import MAPPINGS
 from align_echo.models.local.rows import (
     EngineRow,
     PendingRequest,
@@ -276,8 +276,9 @@ class TransformersEngine:
         self._decode = decode
         self._step_tokens = step_tokens
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        paged, sharing = model.device.type == "cpu", can_share(slots, config.num_hidden_layers, heads)
-        self._cache = SlotCache(slots, self._context, paged=paged, sharing=paged and sharing, room=room)
+        paged = model.device.type == "cpu"
+        self._mappings = MAPPINGS.claim(slots, config.num_hidden_layers, heads) if paged else 0
+        self._cache = SlotCache(slots, self._context, paged=paged, sharing=self._mappings > 0, room=room)
         self._graphs = DecodeGraphs(model, self._cache) if graphs and model.device.type == "cuda" else None
         self._unread = 0  # steps since the last reading of contexts
         self._crowd = Crowd()
@@ -391,6 +392,7 @@ class TransformersEngine:
         if first:
             self._inbox.put(None)
             POOL.leave(self._share)
+            MAPPINGS.give_back(self._mappings)
             atexit.unregister(self.close)
         if threading.current_thread() is not self._thread:
             self._thread.join()

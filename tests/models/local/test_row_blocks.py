@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from align_echo.errors import ModelError
-from align_echo.models.local import transformers_engine
+from align_echo.models.local import row_blocks, transformers_engine
 from align_echo.models.local.engine import SamplingConfig, TokenRequest
-from align_echo.models.local.row_blocks import BLOCK, RowBlocks, can_share
+from align_echo.models.local.row_blocks import BLOCK, Mappings, RowBlocks, most_mappings
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import plain_reply
 from tests.models.local.test_transformers_engine import WAIT
 from tests.models.local.tiny import tiny_model
 
 ROWS, COLUMNS, HEADS, SIZE = 5, 6 * BLOCK, 2, 16
-SHARING = [False, pytest.param(True, marks=pytest.mark.skipif(not can_share(1, 1, 1), reason="no files in memory"))]
+SHARING = [False, pytest.param(True, marks=pytest.mark.skipif(not most_mappings(), reason="no files in memory"))]
 
 
 class Rows:
@@ -114,8 +114,29 @@ def test_a_later_buffer_has_the_blocks_of_the_rows_there(sharing):
     assert float(late[1, :, : 2 * BLOCK].float().mean()) == (7 if sharing else 0)
 
 
-def test_models_with_more_heads_than_the_system_has_mappings_do_not_share():
-    assert not can_share(64, 64, 64)
+def test_caches_share_until_the_mappings_of_their_process_are_claimed(monkeypatch):
+    monkeypatch.setattr(row_blocks, "most_mappings", lambda: 1000)
+    mappings = Mappings()
+    claims = [mappings.claim(8, 2, 5) for _ in range(4)]
+    assert claims == [480, 0, 0, 0]
+    assert mappings.claim(4, 2, 5) == 240
+    mappings.give_back(480)
+    assert mappings.claim(8, 2, 5) == 480
+    monkeypatch.setattr(row_blocks, "most_mappings", lambda: 0)
+    assert Mappings().claim(1, 1, 1) == 0
+
+
+def test_an_engine_claims_mappings_while_it_is_open(monkeypatch):
+    mappings = Mappings()
+    monkeypatch.setattr(transformers_engine, "MAPPINGS", mappings)
+    monkeypatch.setattr(row_blocks, "most_mappings", lambda: 1000)
+    config = tiny_model().config
+    each = 4 * config.num_hidden_layers * 2 * config.num_key_value_heads * 3
+    engine = TransformersEngine(tiny_model(), name="tiny", decode=lambda ids: "", slots=4)
+    assert mappings._claimed == each
+    engine.close()
+    engine.close()
+    assert mappings._claimed == 0
 
 
 # ---------------------------------------------------------------- engines
@@ -132,7 +153,7 @@ def opened_alike(count: int) -> list[TokenRequest]:
 @pytest.mark.parametrize("sharing", SHARING)
 def test_an_engine_holds_a_common_opening_once_and_answers_alike(monkeypatch, sharing):
     if not sharing:
-        monkeypatch.setattr(transformers_engine, "can_share", lambda *given: False)
+        monkeypatch.setattr(row_blocks, "most_mappings", lambda: 0)
     engine = TransformersEngine(tiny_model(context=1024), name="tiny", decode=lambda ids: "", slots=8)
     requests = opened_alike(8)
     replies = [engine.submit(requests[0]).result(WAIT)]
@@ -143,11 +164,12 @@ def test_an_engine_holds_a_common_opening_once_and_answers_alike(monkeypatch, sh
     engine.close()
 
 
-@pytest.mark.skipif(not can_share(1, 1, 1), reason="no files in memory")
+@pytest.mark.skipif(not most_mappings(), reason="no files in memory")
 def test_more_conversations_fit_where_they_share_their_opening(monkeypatch):
     most: list[int] = []
-    for sharing in (False, True):
-        monkeypatch.setattr(transformers_engine, "can_share", lambda *given, on=sharing: on)
+    for sharing in (True, False):
+        if not sharing:
+            monkeypatch.setattr(row_blocks, "most_mappings", lambda: 0)
         engine = TransformersEngine(tiny_model(context=1024), name="tiny", decode=lambda ids: "", slots=16)
         engine._inbox.put(transformers_engine._Resize(20 * BLOCK))
         rows: list[int] = []
@@ -164,7 +186,7 @@ def test_more_conversations_fit_where_they_share_their_opening(monkeypatch):
             future.result(WAIT)
         most.append(max(rows))
         engine.close()
-    assert most == [4, 16]
+    assert most == [16, 4]
 
 
 def test_a_fault_while_a_request_gets_its_slot_is_its_answer(monkeypatch):
