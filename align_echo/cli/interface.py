@@ -1,7 +1,7 @@
 """`align-echo interface`: show, check, audit, compare, ablate, export, import and bind interfaces.
 
-Not here: the work (`align_echo/evaluate`: `in_play.py`, `interface_diff.py`, `ablation.py`, `audit`;
-`align_echo/interface/sharing.py`).
+Not here: the work (`align_echo/evaluate/in_play.py`, `align_echo/evaluate/interface_diff.py`,
+`align_echo/evaluate/ablation.py`, `align_echo/evaluate/audit`, `align_echo/interface/sharing.py`).
 """
 
 from __future__ import annotations
