@@ -105,8 +105,9 @@ class Method:
     `bounds` computes the cost of a batch. `roles` are the roles of its rows. `needs` is a requirement on the
     environment: an "expert", "distances" to the goal, or none (""). `refines` is True if new attempts follow critiques
     (their scores are recorded), `moves` if these are learned from without the critique, `imitates` if rewards are not
-    compared within groups (`step.advantage: reward`), `critiques_won` if won attempts get critiques, too. `advantage` computes the advantages of the rows unless the config
-    names an advantage (None: `group`), `loss` the loss of a micro-batch (None: ours, `objective.batch_loss`).
+    compared within groups (`step.advantage: reward`), `critiques_won` if won attempts get critiques, too. `advantage`
+    computes the advantages of the rows unless the config names an advantage (None: `group`), `loss` the loss of a
+    micro-batch (None: ours, `objective.batch_loss`).
     """
 
     name: str

@@ -131,7 +131,7 @@ def test_an_engine_claims_mappings_while_it_is_open(monkeypatch):
     monkeypatch.setattr(transformers_engine, "MAPPINGS", mappings)
     monkeypatch.setattr(row_blocks, "most_mappings", lambda: 1000)
     config = tiny_model().config
-    each = 4 * config.num_hidden_layers * 2 * config.num_key_value_heads * 3
+    each = 4 * config.num_hidden_layers * 2 * int(config.num_key_value_heads or 0) * 3
     engine = TransformersEngine(tiny_model(), name="tiny", decode=lambda ids: "", slots=4)
     assert mappings._claimed == each
     engine.close()
