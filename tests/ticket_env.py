@@ -47,6 +47,11 @@ class Desk(gym.Env[str, str]):
     def bare_ids(self, dice: random.Random) -> list[str]:
         return [str(number) for number in dice.sample(range(100, 1_000), 4)]
 
+    @classmethod
+    def whole(cls, number: str) -> str:
+        """Return an id of the queue as actions want it."""
+        return number
+
     def queue(self) -> str:
         rows = [
             f"{each} from {name}{' (done)' * (each in self.closed)}"
@@ -113,6 +118,24 @@ class Bracketed(Desk):
 
     def bare_ids(self, dice: random.Random) -> list[str]:
         return ["".join(dice.sample("bcdfgklm", 2)).upper() + str(dice.randrange(10, 99)) for _ in range(4)]
+
+
+class Lettered(Desk):
+    """Ids have a letter that the queue leaves out, and a refusal repeats the id."""
+
+    sign = "T{}"
+    early = "Not permitted."
+
+    def answer(self, verb: str, *rest: str) -> str:
+        known = verb not in self.verbs or not rest or rest[0] in self.ids
+        return super().answer(verb, *rest) if known else f"There is no ticket {rest[0]}."
+
+    def queue(self) -> str:
+        return super().queue().replace("T", "")
+
+    @classmethod
+    def whole(cls, number: str) -> str:
+        return cls.sign.format(number)
 
 
 class Paged(Desk):
@@ -214,8 +237,8 @@ class Clerk:
     def _action(self, view: AgentView) -> str:
         opens, tags, closes = self._world.verbs
         name = view.goal.rpartition(" ")[2]
-        number = re.findall(rf"(\S+) from {name}", view.initial_observation)[0]
-        bare = re.findall(r"\w+", number)[0]
+        shown = re.findall(rf"(\S+) from {name}", view.initial_observation)[0]
+        number, bare = self._world.whole(shown), re.findall(r"\w+", shown)[0]
         heard = "\n".join(turn.observation for turn in view.turns)
         about = re.findall(rf"{re.escape(number)} of {name}: a question about (\w+)", heard)
         topic = about[0] if about else self._world.topics[len(view.turns) % len(self._world.topics)]

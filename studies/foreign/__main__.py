@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m studies.foreign", description=__doc__)
     parser.add_argument("worlds", nargs="*", default=WORLDS, metavar="WORLD")
-    parser.add_argument("--train", type=at_least_one, help="tasks that are learned from; default: 20")
+    parser.add_argument("--train", type=at_least_one, help="tasks that are learned from, 20 at most; default: 20")
     parser.add_argument("--fresh", type=at_least_one, help="further tasks that rules are tried on; default: 60")
     parser.add_argument("--tasks", type=at_least_one, default=50, help="tasks played after that")
     parser.add_argument("--plays", type=at_least_one, default=1, help="times that each task is played, by other seeds")

@@ -6,13 +6,14 @@ import pytest
 
 import align_echo
 from align_echo.evaluate.audit.audit import Auditor, read_claims
+from align_echo.evaluate.audit.report import UNTESTED, AuditReport, AuditRow, SpeakerAudit
 from align_echo.evaluate.audit.rules import read_told
 from align_echo.interface.contract import Interface, Provenance, identity
 from align_echo.interface.rules.model import load_rules
 from align_echo.interface.rules.rule_file import source
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv
-from tests import annex_env, quay_env
+from tests import annex_env, quay_env, ticket_env
 from tests.annex_env import REFUSED, AnnexEnv
 from tests.limits import cpu_seconds
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
@@ -95,6 +96,11 @@ def test_any_text_is_read_sentence_by_sentence():
         ("unread", "It is dark.", ""),
         ("only", "`take X`, `look`", ""),
     ]
+
+
+def test_words_for_after_a_step_are_not_judged_before_it():
+    claims = read_claims("You need to `claim R5` first. Then: Write `close R5` instead.", "close 5")
+    assert [(claim.kind, claim.says) for claim in claims] == [("do", "claim R5"), ("then", "close R5")]
 
 
 def test_rules_told_up_front_are_read_with_their_forms():
@@ -293,3 +299,76 @@ def test_a_step_is_told_in_the_letters_in_which_the_environment_writes_its_names
     for task in range(12):
         auditor.play(str(task), turns=12)
     assert auditor.findings.false["do"] == 0, auditor.findings.examples
+
+
+# ---------------------------------------------------------------- signs that pages leave out
+
+
+def lettered(sign: str) -> Interface:
+    """An interface of one rule: the id of a ticket that is opened has this sign."""
+    kind = sign.lower().replace("{}", "0")
+    rules = load_rules(
+        {
+            "forms": [{"text": text} for text in ("open {0}", "tag {0} {1}", "close {0}")],
+            "refusals": {"open {0}": ["There is no ticket {0}."]},
+            "kinds": {"open {0}": [[kind]]},
+            "rules": [
+                {
+                    "kind": "say_instead",
+                    "form": "open {0}",
+                    "answers": ["There is no ticket {0}."],
+                    "edit": {"kind": "sign", "slot": 0, "detail": sign},
+                    "text": "In `open X`, X has a letter",
+                }
+            ],
+        }
+    )
+    contract = desk().contract
+    return identity(contract).model_copy(update={"source": source(rules, contract)})
+
+
+def desk() -> TextEnv:
+    world = align_echo.TextEnvironment(
+        ticket_env.Lettered, action_format=ticket_env.Lettered.format, is_invalid=is_refused
+    )
+    return world.spec("desk").make_env(split="train", data_root=None, step_limit=10**6)
+
+
+def is_refused(text: str) -> bool:
+    return text in ("Not permitted.", "That did not work.") or text.startswith("There is no ticket")
+
+
+@pytest.mark.parametrize(("sign", "holds"), [("T{}", True), ("Q{}", False)])
+def test_the_adversary_says_names_as_pages_show_them_and_with_the_signs_of_rules(sign: str, holds: bool):
+    auditor = Auditor(desk(), lettered(sign), is_refused)
+    for task in range(6):
+        auditor.play(str(task), turns=8)
+    findings = auditor.findings
+    assert findings.claims["write"] > findings.untried["write"] == 0
+    assert (findings.false["write"] > 0) is not holds, findings.examples
+    assert any(action.startswith(f"open {sign[0]}") for action, _ in auditor._texts)
+
+
+def test_orders_that_were_obeyed_are_counted_where_nothing_was_tested():
+    total = AuditRow(claim="all", right=0, wrong=0, cannot_tell=7, share=None)
+    speaker = SpeakerAudit(
+        speaker="adversary",
+        games=1,
+        utterances=40,
+        refusals=0,
+        messages=0,
+        spoken=0,
+        orders=7,
+        obeyed=3,
+        rows=(),
+        total=total,
+        chains={},
+        circles=0,
+        broken=0,
+        examples=(),
+    )
+    report = AuditReport(
+        environment="desk", split="test", interface="said", seed=0, turns=8, per_state=3, speakers=(speaker,)
+    )
+    assert report.status == UNTESTED
+    assert "3 of 7 orders obeyed" in report.problem

@@ -232,6 +232,23 @@ def test_values_that_a_schema_names_are_proposed():
     assert [edit.detail for edit in edits if edit.kind == "value"] == ["too big", "too small", "s", "m"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "worked", "signs"),
+    [
+        ("Order W-417 waits.", [], ["W-{}"]),
+        ("Order 417 waits.", ["R12", "R204"], ["R{}"]),
+        ("Order 417 waits.", ["R12", "S204"], []),
+        ("Order 417 waits.", ["R12"], []),
+        ("Order 417 waits.", ["north", "south"], []),
+    ],
+)
+def test_letters_before_a_number_are_a_sign_if_texts_or_all_that_worked_have_them(
+    texts: str, worked: list[str], signs: list[str]
+):
+    edits = propose_edits(read("go 417"), GRAMMAR, texts, {0: worked})
+    assert [edit.detail for edit in edits if edit.kind == "sign"] == signs
+
+
 def test_another_form_takes_the_same_arguments():
     grammar = ActionGrammar([GO, Form(text="walk to {0}")])
     tree = apply_edit(Edit(kind="form", detail="walk to {0}"), read("go pier", grammar), grammar)

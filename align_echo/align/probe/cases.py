@@ -173,10 +173,20 @@ def is_so(lab: Lab, state: LabState, action: str) -> bool:
     """
     state.so = {} if state.so is None else state.so
     if action not in state.so:
-        children = (lab.after(state, step) for step in sorted(state.admissible))
-        possible = (child for child in children if not child.over and lab.takes(child, action))
-        state.so[action] = any(lab.key(lab.after(child, action)) == lab.key(state) for child in possible)
+        state.so[action] = _leads_back(lab, state, action)
     return state.so[action]
+
+
+def _leads_back(lab: Lab, state: LabState, action: str) -> bool:
+    for child in (lab.after(state, step) for step in sorted(state.admissible)):
+        if child.over or not lab.takes(child, action):
+            continue
+        again = lab.after(child, action)
+        if may_have_been_taken(lab, state, child, again):
+            return False
+        if lab.key(again) == lab.key(state):
+            return True
+    return False
 
 
 def _related(situation: Situation, names: Sequence[str]) -> set[str]:
@@ -211,7 +221,10 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
                 if child.over:
                     continue
                 if lab.takes(child, action):
-                    if not lab.same(lab.after(child, action), state):
+                    again = lab.after(child, action)
+                    if may_have_been_taken(lab, start, child, again):
+                        return frozenset(), False, 0
+                    if not lab.same(again, state):
                         helpful.add(first or step)
                     else:
                         already = already or depth == 1
@@ -417,6 +430,20 @@ def spelling_needed(tries: Sequence[tuple[str, bool]]) -> dict[str, bool]:
     return {part: bool(answers) and all(answers) for part, answers in refused.items()}
 
 
+def may_have_been_taken(lab: Lab, start: LabState, before: LabState, after: LabState) -> bool:
+    """Check if an action that looked refused in `start` may have been accepted, as its step from `before` to `after`
+    shows.
+
+    Silence refuses: it was accepted if an equal state accepts it. It may have been if its answer is the text of
+    `start`, unless it leads there, so that it is in effect already.
+    """
+    if lab.lists or SAME not in lab.refusals:
+        return False
+    if lab.key(before) == lab.key(start):
+        return True
+    return after.observation.strip() == start.observation.strip() and lab.key(after) != lab.key(start)
+
+
 def general(templates: Iterable[str]) -> list[str]:
     """Drop templates equal to another with a name in a slot, from late-recognised names. Sorted."""
     patterns = {template: "(.+)".join(map(re.escape, re.split(r"\{\d\}", template))) for template in templates}
@@ -502,9 +529,7 @@ class ActionVocabulary:
             if not used or not has_room:
                 continue
             child = lab.after(after, candidate)
-            # An answer that equals the text before, like a silent refusal, may be that of an accepted action.
-            silent = not lab.lists and SAME in lab.refusals and child.observation.strip() == before.observation.strip()
-            if lab.key(child) != lab.key(before) and not silent:
+            if lab.key(child) != lab.key(before) and not may_have_been_taken(lab, before, after, child):
                 known.add((before.task_id, candidate))
 
     def pairs(self) -> list[UndoPair]:

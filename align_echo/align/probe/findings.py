@@ -27,6 +27,7 @@ from align_echo.align.probe.cases import (
     Slots,
     build_history,
     is_so,
+    may_have_been_taken,
     proposals,
     replay_actions,
     situate,
@@ -142,8 +143,11 @@ def obey(lab: Lab, lists: DecisionLists, start: LabState, action: str, *, sure: 
         if lab.key(state) in seen:
             return TrialVerdict(rule.key, f"said {step}, which leads in a circle")
         if lab.takes(state, action):
-            if lab.key(lab.after(state, action)) in seen:
+            again = lab.after(state, action)
+            if lab.key(again) in seen:
                 return TrialVerdict(rule.key, f"said {step}, which undoes it")
+            if may_have_been_taken(lab, start, state, again):
+                return TrialVerdict(first.key, f"said {steps[0]}, and it may have been done already")
             needless = not isinstance(first, AlwaysNeeds) and _does_without(lab, start, steps, action)
             return TrialVerdict(first.key, f"said {steps[0]}, which was not needed" if needless else "")
         seen.append(lab.key(state))

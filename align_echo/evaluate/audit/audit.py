@@ -151,6 +151,8 @@ def _plain_claims(sentence: str, action: str) -> list[Claim]:
         return [Claim("only" if re.search(r"\bonly\b", sentence, re.IGNORECASE) else "forms", row, "")]
     kinds: dict[str, Kind] = {"first": "do", "instead": "write"}
     orders = [Claim(kinds[kind], action, text) for text, kind in commands_in(sentence, action) if kind in kinds]
+    if orders and sentence.startswith("Then"):
+        return [Claim("then", action, order.says) for order in orders]
     if orders:
         return orders
     if _ALREADY.search(sentence):
@@ -215,8 +217,22 @@ class AuditFindings:
 
 
 def _learned_names(rules: RuleSet) -> list[str]:
+    """Return the names that rules know, in all tasks and by kind, and without the signs that texts may leave out."""
     slots = [slot for slots in rules.values.values() for slot in slots]
-    return [*rules.names, *(value for slot in slots for value in slot if isinstance(value, str))]
+    names = [*rules.names, *(value for slot in slots for value in slot if isinstance(value, str))]
+    names += [kind for slots in rules.kinds.values() for slot in slots for kind in slot]
+    for rule in rules.rules:
+        if isinstance(rule, SayInstead) and rule.edit.kind == "sign":
+            sign = rule.edit.detail
+            before, _, after = sign.lower().partition("{}")
+            bare = [name[len(before) : len(name) - len(after)] for name in names if _is_signed(name, before, after)]
+            names += [*bare, *(sign.replace("{}", name) for name in bare)]
+    return names
+
+
+def _is_signed(name: str, before: str, after: str) -> bool:
+    signed = name.lower().startswith(before) and name.lower().endswith(after)
+    return signed and len(name) > len(before) + len(after)
 
 
 class Auditor:
@@ -238,7 +254,8 @@ class Auditor:
         are audited too.
         """
         self._rules = read_rule_set(interface.source) or RuleSet()
-        learned = build_name_pattern(_learned_names(self._rules)) if self._rules.values else NUMBERED
+        names = _learned_names(self._rules)
+        learned = build_name_pattern(names) if names else NUMBERED
         self._name = self._rules.vocabulary.pattern if self._rules.vocabulary else learned
         self._guesses = False
         self._changed: bool | None = None
@@ -352,7 +369,7 @@ class Auditor:
         adversary.utterances.append(action)
         self._accepted, self._changed = self._took(before, action, raw), None
         if fork is not None and not self._env.over:
-            self._changed = self._changed_since(fork)
+            self._changed = self._changed_since(fork, action)
             self._accepted = self._accepted if self._changed or self._accepted is False else None
         self._told.after(action, self._accepted, over=self._env.over)
         self._by_data.after(AuditTurn(action, raw, self._accepted, self._changed, self._env.over))
@@ -523,8 +540,8 @@ class Auditor:
             return not refused
         return was_accepted(self._env, before, action, answer, None)
 
-    def _changed_since(self, fork: Any) -> bool | None:
-        """Check if the last action changed the state of a fork: if what was said before is answered otherwise than
+    def _changed_since(self, fork: Any, action: str) -> bool | None:
+        """Check if an action changed the state of a fork: if it, or what was said before, is answered otherwise than
         after an action that nothing understands, as many turns from the beginning. None if no difference is seen."""
         now = self._env.snapshot()
         self._env.restore(fork)
@@ -533,11 +550,12 @@ class Auditor:
             self._env.restore(now)
             return None
         idle, differs = self._env.snapshot(), False
-        for action in list(dict.fromkeys(action for action, _ in reversed(self._texts) if action))[:WITNESSES]:
+        said = [action, *(earlier for earlier, _ in reversed(self._texts) if earlier)]
+        for witness in list(dict.fromkeys(said))[:WITNESSES]:
             answers: list[str] = []
             for state in (idle, now):
                 self._env.restore(state)
-                answers.append(self._env.step(action)[0])
+                answers.append(self._env.step(witness)[0])
             differs = differs or answers[0] != answers[1]
             if differs:
                 break
@@ -573,7 +591,7 @@ class Auditor:
             changed = None if self._env.over or known == ((), ()) else self._signature() != known
             accepted = self._took(before, action, answer)
             if fork is not None and not self._env.over:
-                changed = self._changed_since(fork)
+                changed = self._changed_since(fork, action)
                 accepted = accepted and self._proves(fork, action, answer, changed)
             all_taken.append(Taken(accepted, changed))
         self._env.restore(snapshot)
@@ -588,7 +606,7 @@ class Auditor:
         observation, over = self._env.step(action)[0], self._env.over
         took = self._took(snapshot.state, action, observation)
         if self._guesses and took is not False and not over:
-            took = self._proves(snapshot, action, observation, self._changed_since(snapshot))
+            took = self._proves(snapshot, action, observation, self._changed_since(snapshot, action))
             self._env.restore(snapshot)
         elif over or took is not False or self._signature() != before:
             self._env.restore(snapshot)

@@ -140,11 +140,10 @@ class AuditReport(Frozen):
             return f"{self.untrue} claims did not hold when they were tried"
         if self.tried:
             return ""
-        said, messages, orders = (
-            sum(getattr(each, name) for each in self.speakers) for name in ("utterances", "messages", "orders")
-        )
-        told = quantity(len(self.rules), "rule")
-        counts = f"{said:,} things said, {messages:,} messages, 0 of {orders:,} orders obeyed, {told} told up front"
+        names = ("utterances", "messages", "obeyed", "orders")
+        said, messages, obeyed, orders = (sum(getattr(each, name) for each in self.speakers) for name in names)
+        told = f"{quantity(len(self.rules), 'rule')} told up front"
+        counts = f"{said:,} things said, {messages:,} messages, {obeyed:,} of {orders:,} orders obeyed, {told}"
         return f"nothing was tested: {counts}"
 
     @property

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from align_echo.align.probe.names import skeleton
 from align_echo.base.commands import guess_names
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree
-from align_echo.interface.rules.model import RuleSet
+from align_echo.interface.rules.model import RuleSet, SayInstead
 from align_echo.interface.rules.vocabulary import NUMBERED
 from align_echo.wrappers.text_env import TextEnv
 
@@ -25,7 +25,8 @@ Said = tuple[str, str]
 @dataclass
 class AdversarySpeaker:
     """Random speaker of an episode. `foreign_names` holds names of other tasks; `kinds` holds words seen in each form's
-    slots in any task; `name` matches names in allowed actions, built from `words` if names have no numbers."""
+    slots in any task; `name` matches names in allowed actions, built from `words` if names have no numbers; `signs` are
+    those that rules put around names."""
 
     rng: random.Random
     foreign_names: tuple[str, ...] = ()
@@ -36,16 +37,19 @@ class AdversarySpeaker:
     allowed: list[str] = field(default_factory=list)
     words: set[str] = field(default_factory=set)
     ever_allowed: dict[str, None] = field(default_factory=dict)
+    signs: tuple[str, ...] = ()
     utterances: list[str] = field(default_factory=list)
 
     def learn(self, rules: RuleSet) -> None:
-        """Take the forms and names that rules know."""
+        """Take the forms, names and signs of names that rules know."""
         grammar = ActionGrammar(rules.forms, rules.names)
         for form in rules.forms:
             template = grammar.write(ActionTree(form.name, tuple(f"{{{slot}}}" for slot in range(form.slots))))
             self.templates.add(template)
             for slot, values in enumerate(rules.values.get(form.name, ())):
                 self.kinds.setdefault((template, slot), set()).update(strip_number(str(value)) for value in values)
+        edits = [rule.edit for rule in rules.rules if isinstance(rule, SayInstead)]
+        self.signs = tuple(dict.fromkeys(edit.detail for edit in edits if edit.kind == "sign"))
 
     def see(self, env: TextEnv, text: str) -> None:
         """Learn forms and names from allowed or offered actions and from a text."""
@@ -64,7 +68,10 @@ class AdversarySpeaker:
                 self.names.update(names)
                 for index, name in enumerate(names):
                     self.kinds.setdefault((template, index), set()).add(strip_number(name))
-        self.names.update(re.findall(self.name, text))
+        found = re.findall(self.name, text)
+        self.names.update(found)
+        for before, _, after in (sign.partition("{}") for sign in self.signs):
+            self.names.update(f"{before}{name}{after}" for name in found if not name.startswith(before))
 
     def _learn_names(self) -> None:
         """Treat words in name slots as names if allowed actions have names without numbers."""

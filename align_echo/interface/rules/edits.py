@@ -263,13 +263,20 @@ def _value_edits(slot: int, value: JsonValue, texts: str, known: Sequence[JsonVa
 
 
 def _signs(value: str, texts: str, known: Iterable[JsonValue]) -> list[str]:
-    """Return the signs around a value: "#{}" if the texts have the value with #, or if all known values begin so."""
-    before, after = r"(?<!\w)[^\w\s\"'`]{0,2}", r"[^\w\s\"'`,.;:)\]}]{0,2}(?!\w)"
+    """Return the signs around a value: "#{}" if the texts have the value with #, or if all known values begin so.
+
+    The sign of a number may have letters: "R{}" if the texts have R417, or if all known values are R and digits.
+    """
+    letters = r"(?:[A-Za-z]{1,6}[-_]?)?" if value[:1].isdigit() else ""
+    before, after = rf"(?<!\w)[^\w\s\"'`]{{0,2}}{letters}", r"[^\w\s\"'`,.;:)\]}]{0,2}(?!\w)"
     signs = {each[0].replace(value, "{}") for each in re.finditer(before + re.escape(value) + after, texts)}
     signs |= {f"{sign}{_CLOSING[sign[-3]]}" for sign in signs if len(sign) > 2 and sign[-3] in _CLOSING}
     words = [each for each in known if isinstance(each, str)]
     firsts = {each[:1] for each in words}
     if len(words) > 1 and len(firsts) == 1 and not next(iter(firsts)).isalnum():
+        signs.add(f"{next(iter(firsts))}{{}}")
+    firsts = {each.rstrip("0123456789") for each in words}
+    if len(words) > 1 and len(firsts) == 1 and value.isdigit() and words[0][-1:].isdigit():
         signs.add(f"{next(iter(firsts))}{{}}")
     return sorted(sign for sign in signs if sign != "{}" and sign.count("{}") == 1)
 

@@ -144,8 +144,7 @@ class RuleRuntime:
             self._answered.append((reading.tree, page))
         self.answers.append(answer)
         self.page, self.raw = page, raw
-        quotes = refused and answer != SAME and form != "" and self.grammar.forms[form].tool != ""
-        read = text if quotes else raw  # a refused call's arguments are not named by its refusal
+        read = text if refused and answer != SAME else raw  # a refusal that repeats an argument does not name it
         self.texts = f"{self.texts}\n{read}"[-MOST_TEXT:]
         return HeardAnswer(action, reading, answer, refused)
 
@@ -375,10 +374,10 @@ class RuleRuntime:
         )
 
     def _unsigned(self, tree: ActionTree, slot: int) -> Iterator[JsonValue]:
-        """Yield an argument, and a tool's without the signs that rules say it needs, which texts may leave out."""
+        """Yield an argument, and it without the signs that rules say it needs, which texts may leave out."""
         value = tree.arguments[slot]
         yield value
-        for rule in self._by_form[tree.form] if self.grammar.forms[tree.form].tool else ():
+        for rule in self._by_form[tree.form]:
             if isinstance(rule, SayInstead) and rule.edit.kind == "sign" and rule.edit.slot == slot:
                 yield undo_edit(rule.edit, value)
 

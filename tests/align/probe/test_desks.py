@@ -61,6 +61,7 @@ WORDED = {
     "Desk": (("open {0}", "tag {0} {1}", "close {0}"), "#{}"),
     "Bracketed": (("read {0}", "mark {0} {1}", "finish {0}"), "[{}]"),
     "Called": (("open", "tag", "close"), "#{}"),
+    "Lettered": (("open {0}", "tag {0} {1}", "close {0}"), "T{}"),
 }
 ORDERED = WORDED | {
     "Bay": (("", "pack {0}", "ship {0}"), ""),

@@ -7,14 +7,17 @@ import random
 
 import pytest
 
-from align_echo.align.probe.cases import ActionVocabulary, walk
+from align_echo.align.probe.cases import ActionVocabulary, spelling_needed, try_case, walk
+from align_echo.align.probe.findings import obey
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import ActionForms, heard_sayings
 from align_echo.align.probe.rules import taken_actions
 from align_echo.interface.contract import InterfaceContract
 from align_echo.interface.rules.answers import SAME
-from align_echo.interface.rules.model import NeedsStep
+from align_echo.interface.rules.decisions import DecisionLists
+from align_echo.interface.rules.model import MissingStep, NeedsStep
 from align_echo.interface.rules.rule_file import read_rule_set
+from align_echo.interface.rules.situations import OwnName
 from align_echo.rollout.batches import failed, run_tasks
 from align_echo.wrappers.text_env import EngineState, TextEnv
 from tests.menu_env import NoOracle
@@ -137,12 +140,31 @@ class BellEnv(TextEnv):
         self._oiled = saved
 
 
-def test_silence_that_may_be_an_answer_makes_no_need():
+def bells() -> tuple[Lab, ActionVocabulary]:
+    """A laboratory of bells, and what walks through them tell."""
     lab = Lab(BellEnv())
     lab.refusals = [SAME]
     lab.sayings = ActionForms(("ring {0}", "oil {0}"), ("east bell", "west bell"))
     lab.use_names(lab.sayings.names)
+    lab.compare_saved(lab.start("bells/0"))
     vocabulary = ActionVocabulary(lab.name)
     for seed in range(5):
         walk(lab, vocabulary, "bells/0", random.Random(seed), 12)
+    return lab, vocabulary
+
+
+def test_silence_that_may_be_an_answer_makes_no_need():
+    _, vocabulary = bells()
     assert not [need for need, times in vocabulary.enabled.items() if times and need[:2] == ("ring {0}", "oil {0}")]
+
+
+def test_a_step_after_which_a_silent_answer_comes_again_did_not_help():
+    lab, vocabulary = bells()
+    lists = DecisionLists(vocabulary.build(lab.names, lab.refusals, (), spelling_needed([])), ())
+    rung = lab.follow("bells/0", ["ring east bell"])
+    case = try_case(lab, lists, rung, "ring east bell")
+    assert (case.now, case.already, case.steps) == (False, False, frozenset())
+    oil = MissingStep("oil {0}", (OwnName("name", 0),))
+    verdict = obey(lab, lists.with_rules([NeedsStep(form="ring {0}", when=(), step=oil)]), rung, "ring east bell")
+    assert verdict is not None
+    assert verdict.wrong

@@ -271,7 +271,7 @@ def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule
             words = exception_in_words(exception, search.name)
             if ", but not " in rule.text:
                 words = words.replace("but not ", "nor ")
-            said = f"{rule.text.removesuffix('.')}, {words}"
+            said = f"{rule.text}, {words}" if rule.text.endswith("...") else f"{rule.text.removesuffix('.')}, {words}"
             mended = rule.model_copy(update={"unless": (*unless, exception), "text": said})
             book.inherit(rule, mended, partial(_holds, search, exception))
             yield mended
