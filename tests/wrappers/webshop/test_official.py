@@ -114,9 +114,9 @@ def test_files_in_another_layout_are_refused_in_one_line_and_nothing_is_left(tmp
     write_data(tmp_path)
     for name, content in broken.items():
         (tmp_path / name).write_text(content)
-    before = sorted((cache / "webshop").iterdir())
+    before = sorted((cache / "webshop").glob("*"))
     with pytest.raises(UsageError) as caught:
         open_catalogue(tmp_path)
     assert "\n" not in str(caught.value)
     assert str(tmp_path) in str(caught.value)
-    assert sorted((cache / "webshop").iterdir()) == before
+    assert sorted((cache / "webshop").glob("*")) == before
