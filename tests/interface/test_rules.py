@@ -377,6 +377,15 @@ def test_a_need_is_silent_of_names_that_were_never_read_and_of_other_answers():
     assert heard(following(NEEDS), "dance").text == ""
 
 
+def test_a_name_that_only_a_refusal_repeats_was_not_read():
+    quotes = "{1} is shut."
+    rules = {"forms": FORMS, "refusals": {TAKES["form"]: [quotes]}, "rules": [{**NEEDS, "answers": [quotes]}]}
+    runtime = RuleRuntime(load_rules(rules), "Box 1 and box 2 with a pen.")
+    assert heard(runtime, "take pen from box 9", "Box 9 is shut.").text == ""
+    assert heard(runtime, "take pen from box 9", "Box 9 is shut.").text == ""
+    assert heard(runtime, "take pen from box 2", "Box 2 is shut.").step == "open box 2"
+
+
 def instead(**edit: Any) -> dict[str, Any]:
     return {"kind": "say_instead", "form": "open {0}", "answers": [SHUT], "edit": edit, "text": "Names are bare"}
 

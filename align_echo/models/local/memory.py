@@ -167,14 +167,17 @@ def _machine_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
+NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+"""Flag of addresses that take no memory before they are written."""
+
+
 def untouched_pages(size: int) -> mmap.mmap:
     """Reserve addresses of so many bytes. A page takes memory once it is written; huge pages would take more.
 
     Raises `ModelError` where the system has no room for them.
     """
-    lazily = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
     try:
-        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | lazily)
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
     except (OSError, ValueError) as error:
         raise ModelError(f"no {size:,} bytes of addresses can be reserved for conversations: {error}") from None
     if hasattr(mmap, "MADV_NOHUGEPAGE"):

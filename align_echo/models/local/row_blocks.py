@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from align_echo.errors import ModelError
-from align_echo.models.local.memory import untouched_pages
+from align_echo.models.local.memory import NO_RESERVE, untouched_pages
 
 BLOCK = 64 * mmap.PAGESIZE // 4096
 """Columns of a block."""
@@ -36,7 +36,7 @@ SHARE = 0.75
 _A_ROW = 3
 """Mappings of a head's columns in one row: those of another's blocks, its own, and what is not written."""
 
-_FIXED, _NO_RESERVE = 0x10, 0x4000  # as on Linux
+_FIXED = 0x10  # as on Linux
 _PUNCH = 0x01 | 0x02  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 
 
@@ -224,10 +224,10 @@ class RowBlocks:
             places = slice(first + begin, first + stop)
             self._users[home, places] -= 1
             self.held[row] -= (stop - begin) * BLOCK
-            for place in np.flatnonzero(self._users[home, places] == 0) + places.start:
-                self.used -= BLOCK
+            for _, free, used in _runs(self._homes[row, places], self._users[home, places] == 0):
+                self.used -= (used - free) * BLOCK
                 for buffer in self._buffers:
-                    self._free(buffer, home, int(place))
+                    self._free(buffer, home, places.start + free, places.start + used)
         self._homes[row, first:end] = NONE
 
     # ------------------------------------------------------------ buffers
@@ -258,15 +258,16 @@ class RowBlocks:
     def _clear(self, buffer: _Buffer, row: int, first: int, end: int) -> None:
         for start, size in buffer.spans(row, first, end):
             if self._sharing:
-                _put(buffer.address + start, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE, NONE, 0)
+                _put(buffer.address + start, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE, NONE, 0)
             else:
                 buffer.pages.madvise(mmap.MADV_DONTNEED, start, size)
 
-    def _free(self, buffer: _Buffer, home: int, place: int) -> None:
-        """Give a block of the file back to the system."""
+    def _free(self, buffer: _Buffer, home: int, first: int, end: int) -> None:
+        """Give blocks of the file back to the system. Raises `ModelError`."""
         if self._sharing:
-            for start, size in buffer.spans(home, place, place + 1):
-                _system().fallocate(self._file, _PUNCH, buffer.offset + start, size)
+            for start, size in buffer.spans(home, first, end):
+                if _system().fallocate(self._file, _PUNCH, buffer.offset + start, size):
+                    raise ModelError(f"memory of a conversation stays taken: {os.strerror(ctypes.get_errno())}")
 
 
 def _runs(homes: np.ndarray, wanted: np.ndarray) -> list[tuple[int, int, int]]:

@@ -13,7 +13,6 @@ import atexit
 import os
 import queue
 import threading
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -160,47 +159,6 @@ READ_EVERY = 8
 """Steps between readings of contexts while other requests draw: a reading step takes as long as many replayed ones."""
 
 
-GATHERING = 0.05
-"""Most seconds to wait for conversations that were answered a moment ago; at most two steps."""
-
-PAUSE = 0.001
-"""Seconds between looks at who has come back."""
-
-LEAST_PATIENCE = 1 / 64
-"""Smallest share of that time, for conversations that never come back within it."""
-
-
-class Crowd:
-    """How many conversations ask at about the same time, and how long to wait for them while only few are there.
-
-    A step for many takes little longer than one for few, and agents come back at almost the same time. Where they take
-    longer, the wait becomes short.
-    """
-
-    def __init__(self) -> None:
-        self._size = 0.0
-        self._pace = 0.0  # seconds of a long step
-        self._patience = 1.0
-
-    def count(self, busy: int, seconds: float) -> None:
-        """Count a step for so many conversations that took so long."""
-        self._size = max(busy, 0.995 * self._size)
-        self._pace = max(seconds, 0.9 * self._pace)
-
-    def misses(self, busy: int) -> bool:
-        """Return True if less than half of the conversations are there."""
-        return 2 * busy < self._size
-
-    @property
-    def seconds(self) -> float:
-        """How long to wait."""
-        return min(GATHERING, 2 * self._pace) * self._patience
-
-    def waited(self, in_vain: bool) -> None:
-        """Learn from a wait."""
-        self._patience = max(LEAST_PATIENCE, self._patience / 2) if in_vain else min(1.0, 2 * self._patience)
-
-
 @dataclass(frozen=True)
 class _ModelChange:
     """A change of the model to be made between requests."""
@@ -281,7 +239,6 @@ class TransformersEngine:
         self._cache = SlotCache(slots, self._context, paged=paged, sharing=self._mappings > 0, room=room)
         self._graphs = DecodeGraphs(model, self._cache) if graphs and model.device.type == "cuda" else None
         self._unread = 0  # steps since the last reading of contexts
-        self._crowd = Crowd()
         self._rows: list[EngineRow] = []
         self._waiting: deque[_Waiting] = deque()
         self._turn = ""
@@ -414,16 +371,8 @@ class TransformersEngine:
 
     def _run(self) -> None:
         try:
-            while self._receive():
-                try:
-                    self._drop_cancelled()
-                    self._admit()
-                    if self._rows:
-                        busy, begin = len(self._rows), time.monotonic()
-                        self._step()
-                        self._crowd.count(busy, time.monotonic() - begin)
-                except Exception as error:
-                    self._begin_again(ModelError(f"{self._name}: {type(error).__name__}: {error}"))
+            while self._goes_on():
+                pass
         finally:
             with self._lock:
                 self._closed = True
@@ -432,6 +381,19 @@ class TransformersEngine:
                 fail(item.futures if isinstance(item, EngineRow) else [item.future], closed)
             if self._own_attention:
                 self._model.set_attn_implementation(self._own_attention)
+
+    def _goes_on(self) -> bool:
+        """Make a step for the rows there are, waiting if there are none. Return False when closed."""
+        try:
+            if not self._receive():
+                return False
+            self._drop_cancelled()
+            self._admit()
+            if self._rows:
+                self._step()
+        except Exception as error:
+            self._begin_again(ModelError(f"{self._name}: {type(error).__name__}: {error}"))
+        return True
 
     def _left_in_inbox(self) -> list[_Waiting]:
         left = []
@@ -446,7 +408,6 @@ class TransformersEngine:
         while not self._rows and not self._waiting:
             if not self._take_in(self._inbox.get()):
                 return False
-        self._gather()
         while not self._inbox.empty():
             if not self._take_in(self._inbox.get()):
                 return False
@@ -461,18 +422,6 @@ class TransformersEngine:
             self._waiting.append(item)
         return item is not None
 
-    def _gather(self) -> None:
-        """Wait a moment for conversations that are due."""
-
-        def misses() -> bool:
-            return self._crowd.misses(len(self._rows) + len(self._waiting) + self._inbox.qsize())
-
-        if misses():
-            end = time.monotonic() + self._crowd.seconds
-            while misses() and time.monotonic() < end:
-                time.sleep(PAUSE)
-            self._crowd.waited(in_vain=misses())
-
     def _drop_cancelled(self) -> None:
         for row in self._rows:
             row.leave_cancelled()
@@ -481,9 +430,10 @@ class TransformersEngine:
     def _admit(self) -> None:
         """Assign slots to waiting items, in order, up to the first change that has to wait."""
         later: list[_Waiting] = []
+        row = None
         try:
             while self._waiting:
-                item = self._waiting.popleft()
+                row, item = None, self._waiting.popleft()
                 if isinstance(item, _ModelChange):
                     if self._rows or later:
                         later.append(item)
@@ -502,6 +452,10 @@ class TransformersEngine:
                     later.append(item)
                 else:
                     self._seat(row, shared)
+        except Exception:
+            if row is not None and all(row is not active for active in self._rows):
+                self._rows.append(row)  # it begins again with the others
+            raise
         finally:
             self._waiting.extendleft(reversed(later))
 
@@ -514,12 +468,12 @@ class TransformersEngine:
 
     def _seat(self, row: EngineRow, shared: np.ndarray) -> None:
         active_rows, columns = self._rows, max(active.most for active in (*self._rows, row))
-        self._rows = [*active_rows, row]  # from here on a fault restarts the row, too
+        self._rows = [*active_rows, row]
         if self._cache.narrows(columns):  # rows in progress are read again, in fewer slots
             self._waiting.extendleft(EngineRow(active.requests, active.ids) for active in reversed(active_rows))
             active_rows, self._rows = [], [row]
             self._cache.narrow(columns)
-            shared[:] = 0
+            shared = np.zeros_like(shared)
         busy = {active.slot for active in active_rows}
         row.slot, row.done = self._cache.take(row.tokens, row.adapter, busy, shared)
         self._free()
@@ -543,10 +497,10 @@ class TransformersEngine:
     def _change(self, change: _ModelChange) -> None:
         if not change.future.set_running_or_notify_cancel():
             return
-        self._cache.forget()
-        if self._graphs:
-            self._graphs.forget()
         try:
+            self._cache.forget()
+            if self._graphs:
+                self._graphs.forget()
             self._take_stock()
             change.act(self._model)
             self._model.train(False)

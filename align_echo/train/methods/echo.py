@@ -36,10 +36,11 @@ def echo(
     def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[RefinedAttempt], list[Trajectory]]:
         attempts = part.play([Episode(task) for task in share])
         sound = [attempt for attempt in attempts if attempt.fault is None]
-        chosen = sound if critique_won else failed(sound)
+        chosen, left = sound, []
+        if not critique_won:
+            chosen, left = failed(sound), [attempt for attempt in sound if attempt.won]
         requests = [CritiqueRequest(attempt, sample) for attempt in chosen for sample in range(refinements)]
         refined = refine(part, requests, lambda request: 1 + request.sample)
-        left = [attempt for attempt in sound if attempt not in chosen]
         again = [Episode(attempt.task_id, 1 + sample) for attempt in left for sample in range(refinements)]
         return attempts, refined, part.play(again) if again else []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -189,9 +190,40 @@ def test_more_conversations_fit_where_they_share_their_opening(monkeypatch):
     assert most == [16, 4]
 
 
-def test_a_fault_while_a_request_gets_its_slot_is_its_answer(monkeypatch):
+@pytest.mark.parametrize("part", ["shared", "take", "free"])
+def test_a_fault_while_a_request_gets_its_slot_is_its_answer(monkeypatch, part):
     engine = TransformersEngine(tiny_model(context=1024), name="tiny", decode=lambda ids: "", slots=2)
-    monkeypatch.setattr(engine._cache, "take", lambda *given: 1 / 0)
-    with pytest.raises(ModelError, match="ZeroDivisionError"):
-        engine.submit(TokenRequest((3, 4), SamplingConfig(max_tokens=1))).result(WAIT)
+    request = TokenRequest((3, 4), SamplingConfig(max_tokens=1))
+    engine.submit(request).result(WAIT)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._cache, part, lambda *given: 1 / 0)
+        with pytest.raises(ModelError, match="ZeroDivisionError"):
+            engine.submit(request).result(WAIT)
+    assert engine.submit(request).result(WAIT).ids
+    engine.close()
+
+
+def test_a_fault_while_memory_changes_ends_no_engine(monkeypatch):
+    engine = TransformersEngine(tiny_model(context=1024), name="tiny", decode=lambda ids: "", slots=2)
+    engine.submit(TokenRequest((3, 4), SamplingConfig(max_tokens=1))).result(WAIT)
+    called = threading.Event()
+
+    def free(lengths: dict[int, int]) -> None:
+        called.set()
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._cache, "free", free)
+        engine._inbox.put(transformers_engine._Resize(20 * BLOCK))
+        assert called.wait(WAIT)
+    assert engine.submit(TokenRequest((3, 4), SamplingConfig(max_tokens=1))).result(WAIT).ids
+    engine.close()
+
+
+def test_a_fault_while_a_change_begins_is_its_answer(monkeypatch):
+    engine = TransformersEngine(tiny_model(context=1024), name="tiny", decode=lambda ids: "", slots=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._cache, "forget", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            engine.update(lambda model: None)
     engine.close()
