@@ -5,6 +5,7 @@ Needs no torch. Not here: which conversations are computed or wait (`transformer
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import re
@@ -165,6 +166,21 @@ def _machine_memory() -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+KEEP_PIECE, KEEP = 64 * MIB, 256 * MIB
+"""Largest piece of memory, and most of a thread's, that the C library keeps once it is freed."""
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep freed memory for the next step, where it can be told to (glibc).
+
+    Otherwise the logits of each step come from the system page by page, and go back to it.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(-3, KEEP_PIECE)  # M_MMAP_THRESHOLD
+        mallopt(-1, KEEP)  # M_TRIM_THRESHOLD
 
 
 NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)

@@ -51,8 +51,7 @@ def draw(
         greedy = torch.tensor([temperature == 0 for temperature in temperatures], device=logits_BV.device)
         tokens_B = likeliest if tokens_B is None else torch.where(greedy, likeliest, tokens_B)
     assert tokens_B is not None
-    most_B = logits_BV.amax(dim=-1)
-    chosen_B = logits_BV.gather(1, tokens_B[:, None])[:, 0] - most_B + chances_BV.amax(dim=-1).log()
+    chosen_B = chances_BV.gather(1, tokens_B[:, None])[:, 0].log()
     tokens, chosen = torch.stack([tokens_B.double(), chosen_B.double()]).tolist()
     return [int(token) for token in tokens], chosen
 

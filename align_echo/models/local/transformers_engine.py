@@ -27,7 +27,7 @@ from align_echo.base.halting import wait_for_result
 from align_echo.errors import ContextOverflowError, ModelError, UsageError, first_line
 from align_echo.models.local import CONVERSATIONS
 from align_echo.models.local.engine import Forward, TokenReply, TokenRequest
-from align_echo.models.local.memory import POOL, ModelMemory, model_memory
+from align_echo.models.local.memory import POOL, ModelMemory, keep_freed_memory, model_memory
 from align_echo.models.local.row_blocks import MAPPINGS
 from align_echo.models.local.rows import (
     EngineRow,
@@ -235,6 +235,8 @@ class TransformersEngine:
         self._step_tokens = step_tokens
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         paged = model.device.type == "cpu"
+        if paged:
+            keep_freed_memory()
         self._mappings = MAPPINGS.claim(slots, config.num_hidden_layers, heads) if paged else 0
         self._cache = SlotCache(slots, self._context, paged=paged, sharing=self._mappings > 0, room=room)
         self._graphs = DecodeGraphs(model, self._cache) if graphs and model.device.type == "cuda" else None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import resource
+import statistics
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import Qwen3ForCausalLM
 
 from align_echo.errors import UsageError
 from align_echo.models.local import memory, transformers_engine
@@ -27,7 +31,7 @@ from align_echo.models.local.slot_attention import PackedStep, SlotPart
 from align_echo.models.local.slot_cache import SlotCache
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import plain_reply
-from tests.models.local.tiny import tiny_model
+from tests.models.local.tiny import tiny_config, tiny_model
 
 WAIT = 60.0
 SMOLLM2 = SimpleNamespace(
@@ -274,3 +278,26 @@ def test_the_peak_of_a_run_is_within_a_quarter_of_the_estimate():
     out = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True).stdout
     measured, estimated = map(int, out.split())
     assert measured == pytest.approx(estimated, rel=0.25)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library keeps what it wants")
+def test_the_logits_of_a_step_lie_where_those_of_the_step_before_did(monkeypatch):
+    """64 rows of 49,152 logits are 3,072 pages, which the system would give and take at each step."""
+    config = tiny_config()
+    config.vocab_size = 49_152
+    engine = TransformersEngine(Qwen3ForCausalLM(config), name="wide", decode=lambda ids: "", slots=64)
+    pages: list[int] = []
+    step = engine._step
+
+    def watched() -> None:
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+        step()
+        pages.append(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before)
+
+    monkeypatch.setattr(engine, "_step", watched)
+    requests = [TokenRequest((3 + number, 9), SamplingConfig(max_tokens=20, seed=number)) for number in range(64)]
+    for future in [engine.submit(request) for request in requests]:
+        future.result(WAIT)
+    engine.close()
+    assert len(pages) >= 20
+    assert statistics.median(pages) < 300
