@@ -42,6 +42,8 @@ from align_echo.align.llm.replies import LEAST_WRITING, LlmSettings
 from align_echo.align.loop import ITERATIONS, Backend, GenerationResult, TrainingSplit, generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.cases import count_walks
+from align_echo.align.probe.effects.learner import count_steps
+from align_echo.align.probe.effects.trials import WALK
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.align.showing import describe_actions
 from align_echo.base.progress import SILENT, Progress
@@ -327,7 +329,7 @@ def price_experiments(plan: GenerationPlan, *, always: bool = False) -> tuple[li
     if plan.chosen == "llm":
         return [], plan.limits
     tasks = plan.world.tasks(1, plan.config.seed, plan.config.tasks_per_iteration)
-    price = measure_price(plan.world, len(tasks), len(plan.fresh))
+    price = measure_price(plan.world, len(tasks), len(plan.fresh), plan.config.iterations)
     limits = price.limits(plan.limits)
     lines = [price.in_words] if always or price.replays or price.about_limits(plan.limits) else []
     return [line for line in (*lines, price.about_limits(plan.limits)) if line], limits
@@ -468,21 +470,25 @@ def _report_progress(progress: Progress, made_of: Sequence[str]) -> OnEvent:
 
 
 PRICED_TASKS = 2
-PRICED_TURNS = 10
-"""Tasks and turns in which the price is measured."""
+PRICED_TURNS = WALK
+RETURNS = (0.5, 1.0, 0.75, 0.25)
+"""Tasks, turns of an episode as long as the walks of trials, and parts of it that are returned to for the price."""
 
-STEPS_PER_WALK = 1_000
-"""Engine steps for a walk and the trials along it: 250 in small worlds, 7,000 in ALFWorld."""
+STEPS_PER_WALK = (250, 7_000)
+"""Engine steps for a walk and the trials along it: in small worlds, and in ALFWorld."""
+
+LEARNING_SECONDS = (0.0001, 0.0005)
+"""Least and most work of the probe itself for an engine step, by the length of pages."""
 
 RESTORED_SECONDS = 0.001
 """A return to a state by a declared `restore`, for comparison."""
 
 USUAL_SECONDS = 600.0
-"""Limit of an environment from outside that would take longer, if none is given."""
+"""Limit of an environment from outside that may take longer, if none is given."""
 
 
 class ExperimentPrice(Frozen):
-    """Seconds of a step and of a return to a state, the way of returning, and the engine steps expected.
+    """Seconds of a step and of a return to a state, the way of returning, and the least and most engine steps expected.
 
     `plain`: the environment is a `gymnasium.Env` from outside.
     """
@@ -492,61 +498,66 @@ class ExperimentPrice(Frozen):
     way: str
     replays: bool
     plain: bool
-    steps: int
+    least: int
+    most: int
 
     @property
-    def seconds(self) -> float:
-        """Expected seconds."""
-        return self.steps * (self.step + self.fork)
+    def seconds(self) -> tuple[float, float]:
+        """Least and most seconds expected."""
+        low, high = (self.step + self.fork + own for own in LEARNING_SECONDS)
+        return self.least * low, self.most * high
 
     @property
     def in_words(self) -> str:
         """Return the price in a line, and what `save` and `restore` make of it if they halve it."""
-        expected = f"about {self.steps:,} engine steps, {_minutes(self.seconds)}"
-        line = f"experiments: {expected}; states are returned to {self.way}"
+        least, most = self.seconds
+        steps = f"{self.least:,} to {self.most:,} engine steps"
+        line = f"experiments: {steps}, {_minutes(least)} to {_minutes(most)}; states are returned to {self.way}"
         if not self.replays:
             return line
-        restored = self.steps * (self.step + RESTORED_SECONDS)
-        if restored > self.seconds / 2:
+        restored = self.most * (self.step + RESTORED_SECONDS + LEARNING_SECONDS[1])
+        if restored > most / 2:
             return line
-        return f"{line}: declare save and restore to make it about {_minutes(restored)}"
+        return f"{line}: declare save and restore to make it at most {_minutes(restored)}"
 
     def limits(self, asked: BudgetLimits) -> BudgetLimits:
-        """Return the limits asked for, or `USUAL_SECONDS` where an environment from outside takes long without any."""
+        """Return the limits asked for, or `USUAL_SECONDS` where an environment from outside may take longer."""
         timed = asked.seconds is not None or asked.engine_steps is not None
-        if self.plain and not timed and self.seconds > USUAL_SECONDS:
+        if self.plain and not timed and self.seconds[1] > USUAL_SECONDS:
             return asked.model_copy(update={"seconds": USUAL_SECONDS})
         return asked
 
     def about_limits(self, asked: BudgetLimits) -> str:
-        """Return a note if the expected steps or seconds exceed their limit, "" otherwise."""
+        """Return a note if the most steps or seconds expected exceed their limit, "" otherwise."""
         limits, beyond = self.limits(asked), []
-        if limits.engine_steps is not None and self.steps > limits.engine_steps:
+        if limits.engine_steps is not None and self.most > limits.engine_steps:
             beyond.append(f"{quantity(limits.engine_steps, 'engine step')} (--max-engine-steps)")
-        if limits.seconds is not None and self.seconds > limits.seconds:
+        if limits.seconds is not None and self.seconds[1] > limits.seconds:
             beyond.append(f"{limits.seconds:.0f} seconds (--max-seconds)")
         if not beyond:
             return ""
         return (
-            f"that is more than the budget of {' and '.join(beyond)}: "
+            f"that may be more than the budget of {' and '.join(beyond)}: "
             "walks are shorter and tasks fewer, as the first walk shows"
         )
 
 
-def measure_price(world: TrainingSplit, tasks: int, fresh: int) -> ExperimentPrice:
+def measure_price(world: TrainingSplit, tasks: int, fresh: int, iterations: int) -> ExperimentPrice:
     """Play two tasks and return to a state in each. `tasks` and `fresh` count the tasks of the experiments."""
     steps: list[float] = []
     forks: list[float] = []
-    env = base_env(world.env())
+    env = base_env(world.spec.make_env(split=world.split, data_root=world.data_root, step_limit=NO_STEP_LIMIT))
     try:
         for task_id in world.spec.tasks(world.split, world.data_root)[:PRICED_TASKS]:
             _measure_in(env, task_id, world.spec.action_format, steps, forks)
         way, replays, plain = env.fork_way, env.replays, isinstance(env, PlainEnv)
+        lists = plain and env.state.admissible_actions is not None
     finally:
         env.close()
-    count = STEPS_PER_WALK * count_walks(tasks, fresh)
+    walks = count_walks(tasks, fresh)
+    least, most = count_steps(iterations, lists=lists) if plain else (each * walks for each in STEPS_PER_WALK)
     step, fork = median(steps or [0.0]), median(forks or [0.0])
-    return ExperimentPrice(step=step, fork=fork, way=way, replays=replays, plain=plain, steps=count)
+    return ExperimentPrice(step=step, fork=fork, way=way, replays=replays, plain=plain, least=least, most=most)
 
 
 def _measure_in(env: TextEnv, task_id: str, action_format: str, steps: list[float], forks: list[float]) -> None:
@@ -559,13 +570,14 @@ def _measure_in(env: TextEnv, task_id: str, action_format: str, steps: list[floa
         env.step(action)
         steps.append(time.perf_counter() - start)
         moments.append(env.snapshot())
-    for moment in (moments[len(moments) // 2], *moments[:0:-1]):
-        start = time.perf_counter()
-        try:
-            env.restore(moment)
-        except EngineError:
-            return  # it does not repeat itself: the probe says so
-        forks.append(time.perf_counter() - start)
+    try:
+        for count, share in enumerate((*RETURNS, *RETURNS)):
+            start = time.perf_counter()
+            env.restore(moments[round(share * (len(moments) - 1))])
+            if count >= len(RETURNS):  # the first ones may try copies
+                forks.append(time.perf_counter() - start)
+    except EngineError:
+        return  # it does not repeat itself: the probe says so
 
 
 def _minutes(seconds: float) -> str:

@@ -20,10 +20,13 @@ from align_echo.align.generation import (
     GenerationConfig,
     GenerationPlan,
     generate_interface,
+    measure_price,
     plan_generation,
 )
-from align_echo.align.loop import GenerationResult
+from align_echo.align.loop import GenerationResult, TrainingSplit
 from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.effects.learner import count_steps
+from align_echo.align.probe.effects.trials import WALK
 from align_echo.align.probe.findings import MIN_TESTS
 from align_echo.align.run_folder import RunFolder, ending
 from align_echo.cli.main import main
@@ -34,6 +37,7 @@ from align_echo.types import Completion, Message, Misalignment, Trajectory, Usag
 from align_echo.wrappers.environment import EnvironmentSpec, never
 from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
+from tests import quay_env, ticket_env
 from tests.doors import Doors as PlainDoors
 from tests.worlds.agents import obedient
 from tests.worlds.env import STEP_LIMIT, WorldEnv
@@ -237,40 +241,107 @@ class Doors(PlainDoors):
         self.log = tempfile.TemporaryFile("w")  # noqa: SIM115
 
 
-REPLAYED = TextEnvironment(Doors, return_range=(-4.0, 2.0), action_format="open red | open green | wait")
+REPLAYED = TextEnvironment(Doors, return_range=(-4.0, 2.0), action_format="look | wait")
 
 
 def test_a_dry_run_says_what_replays_cost_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("align_echo.align.generation.STEPS_PER_WALK", 10**7)
+    monkeypatch.setattr("align_echo.align.probe.effects.learner.SEARCH_STEPS", 10**8)
+    monkeypatch.setattr("align_echo.align.generation.LEARNING_SECONDS", (0.0, 0.0))
     monkeypatch.setattr("align_echo.align.generation.RESTORED_SECONDS", 0.0)
     command = ["generate-interface", "--env", f"{__name__}:REPLAYED", "--agent", f"{__name__}:Agent", "--dry-run"]
     assert main([*command, "--backend", "probe"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"about [\d,]+ engine steps, \d+ minutes; states are returned to by replaying", shown)
-    assert "declare save and restore to make it about" in shown
-    assert "more than the budget of 600 seconds" in shown
+    minutes = r"\d+ minutes to \d+ minutes"
+    assert re.search(rf"[\d,]+ to [\d,]+ engine steps, {minutes}; states are returned to by replaying", shown)
+    assert "declare save and restore to make it at most" in shown
+    assert "may be more than the budget of 600 seconds" in shown
     assert [*tmp_path.iterdir()] == []
 
 
-def test_only_environments_from_outside_that_take_long_get_a_limit_of_their_own():
-    price = ExperimentPrice(step=0.01, fork=0.1, way="by replaying", replays=True, plain=True, steps=10**5)
-    assert price.limits(BudgetLimits(tokens=9)) == BudgetLimits(tokens=9, seconds=USUAL_SECONDS)
-    assert price.limits(BudgetLimits(seconds=9.0)) == BudgetLimits(seconds=9.0)
-    own = price.model_copy(update={"plain": False, "replays": False})
-    short = price.model_copy(update={"steps": 10})
+def test_returns_are_priced_in_walks_as_long_as_those_of_trials_whatever_the_step_limit():
+    played: list[int] = []
+
+    class Long(PlainDoors):
+        """Doors, of which only one can be open."""
+
+        def reset(self, **options: Any) -> tuple[str, dict[str, Any]]:
+            played.append(0)
+            return super().reset(**options)
+
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            played[-1] += 1
+            return "Nothing.", 0.0, False, False, {}
+
+    world = TextEnvironment(Long, return_range=(-4.0, 2.0), step_limit=3, action_format="wait")
+    measure_price(TrainingSplit(world.spec("long")), 1, 1, 1)
+    assert max(played) == WALK
+
+
+DESK, LETTERED = map(ticket_env.environment, (ticket_env.Desk, ticket_env.Lettered))
+LUCKY = quay_env.environment(quay_env.Lucky, 20)
+
+
+class DeskClerk:
+    """Clerk of the plain desk."""
+
+    name = "clerk"
+    world: type[ticket_env.Desk] = ticket_env.Desk
+
+    def __init__(self) -> None:
+        self.act = ticket_env.Clerk(self.world).act
+
+
+class LetteredClerk(DeskClerk):
+    """Clerk of the desk whose pages leave out a letter."""
+
+    world = ticket_env.Lettered
+
+
+class LuckyPorter:
+    """Porter of a quay where posting works by chance."""
+
+    name = "porter"
+
+    def __init__(self) -> None:
+        self.act = quay_env.Porter(quay_env.Lucky).act
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("desk", "agent"), [("DESK", DeskClerk), ("LETTERED", LetteredClerk), ("LUCKY", LuckyPorter)])
+def test_a_job_takes_as_many_steps_as_was_said_beforehand(tmp_path, desk, agent):
+    name = f"{__name__}:{agent.__name__}"
+    plan = plan_generation(GenerationConfig(env=f"{__name__}:{desk}", agent=name, backend="probe", play_tasks=0))
+    price = measure_price(plan.world, 20, len(plan.fresh), plan.config.iterations)
+    assert price.least <= generate_interface(plan, tmp_path).summary.budget.engine_steps <= price.most
+
+
+def test_more_iterations_and_lists_may_cost_more_steps_and_not_fewer():
+    one, eight, listed = count_steps(1, lists=False), count_steps(8, lists=False), count_steps(1, lists=True)
+    assert eight[0] == one[0] < one[1] < eight[1]
+    assert (listed[0], listed[1]) == (2 * one[0], 2 * one[1])
+
+
+PRICE = ExperimentPrice(step=0.01, fork=0.1, way="by replaying", replays=True, plain=True, least=10**4, most=10**5)
+
+
+def test_only_environments_from_outside_that_may_take_long_get_a_limit_of_their_own():
+    assert PRICE.limits(BudgetLimits(tokens=9)) == BudgetLimits(tokens=9, seconds=USUAL_SECONDS)
+    assert PRICE.limits(BudgetLimits(seconds=9.0)) == BudgetLimits(seconds=9.0)
+    own = PRICE.model_copy(update={"plain": False, "replays": False})
+    short = PRICE.model_copy(update={"most": 10})
     assert own.limits(BudgetLimits()) == short.limits(BudgetLimits()) == BudgetLimits()
     assert (own.about_limits(BudgetLimits()), short.about_limits(BudgetLimits())) == ("", "")
 
 
 @pytest.mark.parametrize(("fork", "is_advised"), [(0.1, True), (0.0012, False)])
 def test_save_and_restore_are_advised_where_they_cost_less(fork, is_advised):
-    price = ExperimentPrice(step=0.0001, fork=fork, way="by replaying", replays=True, plain=True, steps=10**5)
+    price = PRICE.model_copy(update={"step": 0.0001, "fork": fork})
     assert ("declare save and restore" in price.in_words) == is_advised
 
 
 def test_a_limit_of_steps_below_the_expected_ones_is_said():
-    price = ExperimentPrice(step=0.01, fork=0.1, way="by replaying", replays=False, plain=True, steps=10**5)
+    price = PRICE.model_copy(update={"replays": False})
     assert "the budget of 99 engine steps (--max-engine-steps):" in price.about_limits(
         BudgetLimits(engine_steps=99, seconds=10**6)
     )

@@ -10,9 +10,16 @@ from typing import Any
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import WORDED, FixSearch
 from align_echo.align.probe.effects.forms import find_sign, learn_vocabulary
-from align_echo.align.probe.effects.outcomes import Instance, Observer, count_repeats, episode_actions, episode_texts
+from align_echo.align.probe.effects.outcomes import (
+    LISTED_FACTOR,
+    Instance,
+    Observer,
+    count_repeats,
+    episode_actions,
+    episode_texts,
+)
 from align_echo.align.probe.effects.proposals import PageRecord, add_undoing, cut_short, plain_rules
-from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules, wander
+from align_echo.align.probe.effects.trials import TRIAL_STEPS, Say, TrialBook, explore, try_rules, wander
 from align_echo.align.probe.findings import report
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, declared_values, drop_examples
@@ -28,6 +35,16 @@ ANY_ACTION = "any action"
 
 SEARCH_STEPS = 6_000
 """Engine steps for the search of fixes."""
+
+
+def count_steps(iterations: int, *, lists: bool) -> tuple[int, int]:
+    """Return the least and most engine steps that are usual in up to so many iterations.
+
+    An iteration has a search, and trials on known and on fresh tasks. The first one may take twice as many, and a run
+    that finds little half as many.
+    """
+    steps = (SEARCH_STEPS + 2 * TRIAL_STEPS) * (LISTED_FACTOR if lists else 1)
+    return steps // 2, steps * (iterations + 1)
 
 
 def analyze(
