@@ -1,8 +1,9 @@
 """A model's chat template: the text of a conversation, as `transformers` writes it.
 
 Templates come with models of others, so they run in a process with limits of time and memory (`foreign_process.py`).
-The project's own template needs none. Messages are first put in the form that the template accepts: a system message
-may become part of the first user message, and neighbours of one role may become one message. Not here: token ids.
+The project's own template needs none, nor do those that cannot cost much (`plain_template.py`). Messages are first put
+in the form that the template accepts: a system message may become part of the first user message, and neighbours of one
+role may become one message. Not here: token ids.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from align_echo.base.files import read_text
 from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import ModelError, UsageError
 from align_echo.models.local.engine import MEMORY
+from align_echo.models.local.foreign_process import render_chat
+from align_echo.models.local.plain_template import plain_template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -157,7 +160,8 @@ class ChatTemplate:
         self.source = source
         self._write: Callable[..., str] = _write_chatml
         if source.rstrip("\n") != CHATML_TEMPLATE:
-            self._write = TemplateProcess(source, variables).write
+            render = plain_template(source)
+            self._write = PlainTemplate(render, variables).write if render else TemplateProcess(source, variables).write
             self._check_content()
 
     def text(self, chat: Chat, tools: Tools = ()) -> str:
@@ -242,6 +246,29 @@ def _write_chatml(chat: Chat, header: bool, tools: Tools = ()) -> str:
     return text + "<|im_start|>assistant\n" if header else text
 
 
+def _text_of(answer: Mapping[str, str], chat: Chat) -> str:
+    """Return a chat's text, or raise what stood in its way."""
+    if "text" in answer:
+        return answer["text"]
+    if "spent" in answer:
+        raise UnboundedTemplateError(f"to write {len(chat)} messages, its chat template {answer['spent']}")
+    roles = ", ".join(message["role"] for message in chat) or "no role"
+    raise UsageError(f"the chat template refuses messages of {roles}: {answer['error']}")
+
+
+class PlainTemplate:
+    """A template that is rendered in this process."""
+
+    def __init__(self, render: Callable[..., str], variables: Mapping[str, Any]) -> None:
+        self._render = render
+        self._variables = json.loads(json.dumps(dict(variables), default=str))
+
+    def write(self, chat: Chat, header: bool, tools: Tools = ()) -> str:
+        """Render a conversation. Raises as `TemplateProcess.write`."""
+        request = {"chat": chat, "header": header, "tools": list(tools) or None}
+        return _text_of(render_chat(self._render, self._variables, request), chat)
+
+
 class TemplateProcess:
     """A process that renders one template, a conversation at a time. It ends with this process, or when unused."""
 
@@ -258,12 +285,7 @@ class TemplateProcess:
                 self._start()
             line = self._ask(json.dumps({"chat": chat, "header": header, "tools": list(tools) or None}))
         answer = json.loads(line) if line else {"spent": f"needs more than {SECONDS} s of computing, or crashes"}
-        if "text" in answer:
-            return str(answer["text"])
-        if "spent" in answer:
-            raise UnboundedTemplateError(f"to write {len(chat)} messages, its chat template {answer['spent']}")
-        roles = ", ".join(message["role"] for message in chat) or "no role"
-        raise UsageError(f"the chat template refuses messages of {roles}: {answer['error']}")
+        return _text_of(answer, chat)
 
     def _start(self) -> None:
         command = [sys.executable, "-I", str(_SCRIPT), str(SECONDS), str(MEMORY), "render"]

@@ -78,30 +78,40 @@ def _limit(seconds: int, memory: int) -> None:
 def render(template: str, variables: Mapping[str, Any], requests: Iterable[Mapping[str, Any]]) -> Iterator[Answer]:
     """Render each chat, with the header of the next reply if asked, or report its error. Stop beyond the limits."""
     compiled = None
+
+    def rendered(**values: Any) -> str:
+        nonlocal compiled
+        compiled = compiled or template_environment().from_string(template)
+        return str(compiled.render(**values))
+
     for request in requests:
-        try:
-            compiled = compiled or _environment().from_string(template)
-            text = compiled.render(
-                messages=request["chat"], documents=None, add_generation_prompt=request["header"],
-                **{"tools": request.get("tools"), **variables},
-            )  # fmt: skip
-            if len(text) > LONGEST_TEXT + GROWTH * sum(len(message["content"]) for message in request["chat"]):
-                yield {"spent": f"writes {len(text):,} characters"}
-                return
-            yield {"text": text}
-        except MemoryError:
-            yield {"spent": "needs too much memory"}
+        answer = render_chat(rendered, variables, request)
+        yield answer
+        if "spent" in answer:
             return
-        except RecursionError:
-            yield {"spent": "nests too deeply"}
-            return
-        except Exception as error:  # templates may raise anything
-            yield {"error": " ".join(f"{error or type(error).__name__}".split())[:300]}
 
 
-def _environment() -> Any:
-    """Return the environment in which `transformers` renders chat templates."""
-    from jinja2 import nodes, pass_eval_context
+def render_chat(rendered: Callable[..., str], variables: Mapping[str, Any], request: Mapping[str, Any]) -> Answer:
+    """Render a chat, with the header of the next reply if asked. Return its text, its error, or which limit it met."""
+    try:
+        text = rendered(
+            messages=request["chat"], documents=None, add_generation_prompt=request["header"],
+            **{"tools": request.get("tools"), **variables},
+        )  # fmt: skip
+    except MemoryError:
+        return {"spent": "needs too much memory"}
+    except RecursionError:
+        return {"spent": "nests too deeply"}
+    except Exception as error:  # templates may raise anything
+        return {"error": " ".join(f"{error or type(error).__name__}".split())[:300]}
+    if len(text) > LONGEST_TEXT + GROWTH * sum(len(message["content"]) for message in request["chat"]):
+        return {"spent": f"writes {len(text):,} characters"}
+    return {"text": text}
+
+
+def template_environment(*, sandboxed: bool = True) -> Any:
+    """Return the environment in which `transformers` renders chat templates; for plain ones it needs no sandbox."""
+    from jinja2 import Environment, nodes, pass_eval_context
     from jinja2.exceptions import SecurityError, TemplateError
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -156,7 +166,8 @@ def _environment() -> Any:
     ) -> str:
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
-    environment = ImmutableSandboxedEnvironment(
+    kind = ImmutableSandboxedEnvironment if sandboxed else Environment
+    environment = kind(
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationBlock, "jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = as_json

@@ -163,7 +163,7 @@ def test_conversations_are_written_in_one_process_which_ends_with_the_template(m
 
     monkeypatch.setattr(subprocess, "Popen", Counted)
     tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = CHATML_TEMPLATE + "{# of somebody else #}"
+    tokenizer.chat_template = CHATML_TEMPLATE + "{{ '' * 2 }}"  # no plain one
     chat = [Message(role="system", content="be brief"), Message(role="user", content="what now?")]
     encoder = ChatEncoder(tokenizer)
     for turn in range(12):
