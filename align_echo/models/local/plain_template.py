@@ -18,8 +18,8 @@ from align_echo.models.local.foreign_process import template_environment
 LONGEST, NODES, DEPTH = 20_000, 3_000, 40
 """Largest plain template: characters, nodes of its tree, and their depth. Beyond these a template is not examined."""
 
-MOST_GROWTH = 64
-"""How often a plain template may write one text at a place."""
+MOST_GROWTH = 100
+"""How often a plain template may write one text, at most, all its places together."""
 
 _JSON_GROWTH = 6  # a control sign becomes \\u0001
 
@@ -176,23 +176,23 @@ class _Plain:
     # ------------------------------------------------------------ growth
 
     def _growth(self) -> int:
-        """Return how often a text may come in what is written at one place, at most."""
-        together, most = 1, 1
+        """Return how often a text may come in all that is written or compared in a turn of a loop, at most."""
+        growth, places = 1, 1
         for each, _ in self._every:
             if isinstance(each, nodes.Assign):
-                together *= max(1, self._times(each.node))
-            elif isinstance(each, nodes.Expr):
-                most = max(most, self._times(each))
-        return together * most
+                growth *= max(1, self._times(each.node))
+            elif isinstance(each, (nodes.If, nodes.For)):
+                places += self._times(each.test) if each.test else 0
+            elif isinstance(each, (nodes.Output, nodes.Compare, nodes.Test, nodes.Call)):
+                places += sum(map(self._times, each.iter_child_nodes()))
+        return growth * places
 
     def _times(self, node: nodes.Node) -> int:
         """Return how often an expression holds a text, at most."""
         if isinstance(node, (nodes.Const, nodes.TemplateData, nodes.Compare, nodes.Test)) or self._is_number(node):
             return 0
-        if isinstance(node, (nodes.Add, nodes.Sub, nodes.Concat, nodes.And, nodes.Or)):
+        if isinstance(node, (nodes.Add, nodes.Sub, nodes.Concat, nodes.And, nodes.Or, nodes.Not, nodes.CondExpr)):
             return sum(map(self._times, node.iter_child_nodes()))
-        if isinstance(node, nodes.CondExpr):
-            return max(self._times(node.expr1), self._times(node.expr2) if node.expr2 else 0)
         if isinstance(node, nodes.Filter) and node.node is not None:
             inner = sum(map(self._times, (node.node, *node.args)))
             return inner * _JSON_GROWTH if node.name in ("tojson", "string") else inner

@@ -59,7 +59,11 @@ HOSTILE = {
     "doubled by choice": "{% set n = namespace(t='x') %}" + LOOP.replace(
         "{BODY}", "{% set d = n.t + n.t if m else 1 %}{% set n.t = d %}"),
     "doubled often": "{% set x = 'x' + messages[0].content %}" + "{% set x = x + x %}" * 30,
-    "much in one": "{{ " + " + ".join(["messages[0].content"] * 100) + " }}",
+    "much in one": "{{ " + " + ".join(["messages[0].content"] * 500) + " }}",
+    "much in all": "{% set x = messages[0].content %}" + "{% set x = x + x %}" * 6 + LOOP.replace(
+        "{BODY}", "{{ x }}" * 200),
+    "much asked": LOOP.replace("{BODY}", "{% if not (" + " + ".join(["m.content"] * 500) + ") %}x{% endif %}"),
+    "much compared": LOOP.replace("{BODY}", "{% if m.content == m.content + m.content %}x{% endif %}" * 200),
     "quoted often": "{{ messages[0].content" + " | tojson" * 20 + " }}",
     "a macro": "{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}",
     "itself": "{% for m in messages recursive %}{{ loop(messages) }}{% endfor %}",
