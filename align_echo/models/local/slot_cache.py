@@ -159,7 +159,8 @@ class SlotCache:
         wanted = np.asarray(ids, dtype=np.int32)
         shared = np.minimum(self.shared(wanted, adapter) if shared is None else shared, len(wanted) - 1)
         common = shared.copy()
-        best = max(range(len(shared)), key=lambda slot: (shared[slot], slot in busy))
+        longest = [int(slot) for slot in np.flatnonzero(shared == shared.max())]
+        best = next((slot for slot in longest if slot in busy), longest[0])
         continued = self._continued(shared, busy)
         self._clock += 1
         last = self._last_use(wanted[:-1], adapter) if continued is None else int(self._used_at[continued])

@@ -189,6 +189,12 @@ def engine_memory(model: PreTrainedModel, *, context: int = 0, step_tokens: int 
     )
 
 
+def _is_read_by_another(row: EngineRow, cached: int, readers: Sequence[EngineRow]) -> bool:
+    """Check for a context in progress that has much of this row beyond what is `cached`. If so, the row waits."""
+    same = [reader for reader in readers if reader.adapter == row.adapter]
+    return any(covers_prefix(reader, row, max(cached, reader.done) + WORTH_COPYING) for reader in same)
+
+
 class TransformersEngine:
     """A `ModelEngine` around a model that nothing else uses at the same time.
 
@@ -433,6 +439,8 @@ class TransformersEngine:
         """Assign slots to waiting items, in order, up to the first change that has to wait."""
         later: list[_Waiting] = []
         row = None
+        readers = [active for active in self._rows if active.reading]
+        busy = len(self._rows)
         try:
             while self._waiting:
                 row, item = None, self._waiting.popleft()
@@ -450,10 +458,13 @@ class TransformersEngine:
                     later.append(item)
                     break
                 shared = self._cache.shared(row.tokens, row.adapter)
-                if self._is_read_by_another(row, int(shared.max())) or self._can_wait(row, shared):
+                if _is_read_by_another(row, int(shared.max()), readers) or self._can_wait(row, shared, readers):
                     later.append(item)
                 else:
                     self._seat(row, shared)
+                    readers = [*(readers if len(self._rows) > 1 else ()), *([row] if row.reading else ())]
+            if len(self._rows) > busy:
+                self._free()
         except Exception:
             if row is not None and all(row is not active for active in self._rows):
                 self._rows.append(row)  # it begins again with the others
@@ -478,20 +489,14 @@ class TransformersEngine:
             shared = np.zeros_like(shared)
         busy = {active.slot for active in active_rows}
         row.slot, row.done = self._cache.take(row.tokens, row.adapter, busy, shared)
-        self._free()
 
     def _free(self) -> None:
         """Free memory of idle rows that active ones may need."""
         self._cache.free({active.slot: active.most for active in self._rows})
 
-    def _is_read_by_another(self, row: EngineRow, cached: int) -> bool:
-        """Check for a context in progress that has much of this row beyond what is `cached`. If so, the row waits."""
-        same = [reader for reader in self._rows if reader.reading and reader.adapter == row.adapter]
-        return any(covers_prefix(reader, row, max(cached, reader.done) + WORTH_COPYING) for reader in same)
-
-    def _can_wait(self, row: EngineRow, shared: np.ndarray) -> bool:
+    def _can_wait(self, row: EngineRow, shared: np.ndarray, readers: Sequence[EngineRow]) -> bool:
         """Return True if the next step is full without this row, which would end a context that goes on."""
-        if sum(len(active.ids) - active.done for active in self._rows if active.reading) < self._step_tokens:
+        if sum(len(reader.ids) - reader.done for reader in readers) < self._step_tokens:
             return False
         busy = {active.slot: active.most for active in self._rows}
         return not self._cache.spares(busy, row.most) and not self._cache.continues(shared, busy)
