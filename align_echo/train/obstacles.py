@@ -7,20 +7,24 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import torch
+from peft import get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from align_echo.errors import UsageError
 from align_echo.models.local.loading import read_checked_files, source_memory
-from align_echo.models.local.memory import MemoryPool, ModelMemory, learning_activations, size_text
+from align_echo.models.local.memory import MIB, MemoryPool, ModelMemory, learning_activations, size_text
 from align_echo.rollout.faults import BROKE
 from align_echo.train.backbone import ROLES
 from align_echo.train.batching import BATCH_TOKENS
-from align_echo.train.config import TrainConfig
+from align_echo.train.config import LoraSettings, TrainConfig
+from align_echo.train.role_models import build_lora_config
 from align_echo.train.rows import Role
 from align_echo.train.signals import Signals
 from align_echo.wrappers.catalogue import environment
@@ -256,6 +260,13 @@ CHECKPOINTS_AT_ONCE = 3
 BYTES = 4
 """Bytes of a weight: trainers and engines hold float32."""
 
+_SMALL_FILES, _STEP_ON_RECORD = 2**15, 2**11
+"""Bytes beside weights and tokenizer in the folder of a role, and of each step in a checkpoint's log."""
+
+_TOKENIZER_FILES = ("*.json", "*.jinja", "*.txt", "*.model")
+_TOKENIZER = 16 * MIB
+"""Bytes allowed for the tokenizer of a model on a hub."""
+
 
 @dataclass(frozen=True)
 class RunCost:
@@ -264,8 +275,9 @@ class RunCost:
     `episodes` are the policy's, `lessons` the expert's, `most_turns` the turns of both. `replies` are the policy's
     (with best-of-N, the candidates), `verdicts` the critic's on candidates, `critiques` all other texts of the critic.
     `rows` are by role. For the whole run: `batches` batches, `evaluations` of `held_out` episodes each, `parameters` of
-    all models, `tokens_per_batch` that are learned from at once, `memory` in bytes by use without conversations,
-    `engines` that play in this process, and `disk` in bytes: three checkpoints (one half-written) and the final models.
+    all models and adapters, `tokens_per_batch` that are learned from at once, `memory` in bytes by use without
+    conversations, `engines` that play in this process, and `disk` in bytes: three checkpoints (one half-written) and
+    the final models.
     """
 
     episodes: int
@@ -320,13 +332,18 @@ def estimate(config: TrainConfig, sources: Mapping[Role, str], limit: float = ma
     rows = {"policy": played.rows, "critic": played.critiques}
     roles = ROLES if config.weights == "models" else ROLES[:1]
     sizes = {role: count_parameters(sources[role]) for role in roles}
+    adapter = count_adapter(sources["policy"], config.lora) if config.weights == "adapters" else 0
+    parameters, kept = sum(sizes.values()) + len(ROLES) * adapter, _kept(config, sizes, adapter)
+    learners = ROLES if config.weights == "shared" else config.implementation.roles
+    learn = sum(size for role, size in kept.items() if role in learners)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     playing = () if config.collecting.servers else roles
     dtype = config.collecting.dtype
     engines = [source_memory(sources[role], dtype, device=device) for role in playing]
     text, given = read_text_config(sources["policy"]), config.step.tokens_per_batch
     for tokens in (given,) if given else BATCH_TOKENS:
-        memory = _memory(config, sizes, text, engines, tokens)
+        memory = _memory(config, parameters, learn, text, engines, tokens)
+        memory["engines"] += len(ROLES) * adapter * BYTES if engines else 0
         if sum(memory.values()) + sum(engine.least - engine.fixed for engine in engines) <= limit:
             break
     return RunCost(
@@ -340,11 +357,11 @@ def estimate(config: TrainConfig, sources: Mapping[Role, str], limit: float = ma
         batches=math.ceil(config.steps / config.step.updates),
         evaluations=_evaluations(config),
         held_out=config.evaluating.tasks if config.evaluating.every else 0,
-        parameters=sum(sizes.values()),
+        parameters=parameters,
         tokens_per_batch=tokens,
         memory=memory,
         engines=engines,
-        disk=_disk(config, sizes),
+        disk=_disk(config, learn, kept, sources),
     )
 
 
@@ -369,22 +386,37 @@ def count_parameters(source: str) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _memory(
-    config: TrainConfig, sizes: Mapping[Role, int], text: Any, engines: Sequence[ModelMemory], tokens: int
-) -> dict[str, int]:
-    """Add up weights, gradients, AdamW's two moments and activations, in bytes by use. Adapters are too small to count.
+def count_adapter(source: str, lora: LoraSettings) -> int:
+    """Count the parameters of an adapter for a causal language model from the model's config alone."""
+    make = cast("Any", AutoModelForCausalLM)
+    config = read_checked_files(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = get_peft_model(make.from_config(config), build_lora_config(lora))
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
-    `sizes` are the parameters of each model, by its (first) role; `text` is the policy's text configuration; `tokens`
+
+def _kept(config: TrainConfig, sizes: Mapping[Role, int], adapter: int) -> dict[Role, int]:
+    """Count the numbers of each set of trained weights by its (first) role: adapters, or models of these sizes."""
+    if config.weights == "adapters":
+        return dict.fromkeys(config.trained, adapter)
+    return {role: size for role, size in sizes.items() if role in config.trained or config.weights == "shared"}
+
+
+def _memory(
+    config: TrainConfig, parameters: int, learn: int, text: Any, engines: Sequence[ModelMemory], tokens: int
+) -> dict[str, int]:
+    """Add up weights, gradients, AdamW's two moments and activations, in bytes by use.
+
+    `parameters` are those of all weights, of which `learn` learn; `text` is the policy's text configuration; `tokens`
     are learned from at once.
     """
-    learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
-    trained = 0 if config.weights == "adapters" else sum(learn)
-    parameters = sum(sizes.values())
-    ahead = {"weights that play ahead, for checkpoints": 2 * trained * BYTES} if config.step.ahead else {}
+    ahead = {"weights that play ahead, for checkpoints": 2 * learn * BYTES} if config.step.ahead else {}
+    refers = config.step.objective.beta > 0 and config.weights != "adapters"
     return {
         "weights that learn or are frozen": parameters * BYTES,
-        "gradients and optimizer": 3 * trained * BYTES,
-        "references": (trained if config.step.objective.beta > 0 else 0) * BYTES,
+        "gradients and optimizer": 3 * learn * BYTES,
+        "references": learn * BYTES if refers else 0,
         "activations of learning": learning_activations(text, tokens, checkpointing=config.gradient_checkpointing),
         "engines": sum(engine.weights for engine in engines),
         "activations of engines": sum(engine.activations for engine in engines),
@@ -392,9 +424,20 @@ def _memory(
     }
 
 
-def _disk(config: TrainConfig, sizes: Mapping[Role, int]) -> int:
-    """Add up weights and AdamW's two moments of each model that learns, in bytes. Adapters are too small to count."""
-    learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
-    trained = 0 if config.weights == "adapters" else sum(learn)
+def _disk(config: TrainConfig, learn: int, kept: Mapping[Role, int], sources: Mapping[Role, str]) -> int:
+    """Add up the files of checkpoints and final models in bytes: weights by role, AdamW's two moments of those that
+    learn, weights that play ahead, and what is beside them.
+    """
+    weights = sum(kept.values()) * BYTES
+    beside = sum(_SMALL_FILES + _tokenizer_size(sources[role]) for role in kept)
+    checkpoint = weights * (2 if config.step.ahead else 1) + 2 * learn * BYTES
+    checkpoint += beside + config.steps * _STEP_ON_RECORD
     models = 2 if config.evaluating.every else 1
-    return (CHECKPOINTS_AT_ONCE * 3 + models) * trained * BYTES
+    return CHECKPOINTS_AT_ONCE * checkpoint + models * (weights + beside)
+
+
+def _tokenizer_size(source: str) -> int:
+    folder = Path(source)
+    if not folder.is_dir():
+        return _TOKENIZER
+    return sum(file.stat().st_size for pattern in _TOKENIZER_FILES for file in folder.glob(pattern))

@@ -57,7 +57,7 @@ def test_a_training_is_told_how_much_its_checkpoints_take(monkeypatch, tmp_path)
     values = merged(method("echo"), {"weights": "models", "evaluating": {"every": 5}})
     config = checked_config(values, "test")
     cost = estimate(config, find_sources(config))
-    assert cost.disk == (3 * 3 + 2) * 4 * cost.parameters
+    assert 1 < cost.disk / ((3 * 3 + 2) * 4 * cost.parameters) < 1.2
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=cost.disk - 1))
     with pytest.raises(UsageError, match=f"and {cost.disk / 1e6:,.0f} MB are needed"):
         TrainingRun(config, tmp_path / "out")
@@ -66,7 +66,8 @@ def test_a_training_is_told_how_much_its_checkpoints_take(monkeypatch, tmp_path)
 
 def test_adapters_take_little_room(tmp_path):
     config = checked_config(merged(method("echo"), {"weights": "adapters"}), "test")
-    assert estimate(config, find_sources(config)).disk == 0
+    whole = checked_config(merged(method("echo"), {"weights": "models"}), "test")
+    assert 0 < estimate(config, find_sources(config)).disk < estimate(whole, find_sources(whole)).disk / 4
 
 
 def test_a_folder_below_a_file_is_refused_in_one_line(tmp_path):

@@ -26,11 +26,12 @@ from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.local.loading import content_hash
 from align_echo.models.local.memory import POOL
 from align_echo.rollout.session import Episode
-from align_echo.train.config import TrainConfig, checked_config, merged, method
+from align_echo.train.backbone import AdapterModels
+from align_echo.train.config import LoraSettings, TrainConfig, checked_config, merged, method
 from align_echo.train.obstacles import RunCost, estimate
 from align_echo.train.presets import methods
 from align_echo.train.printed_lines import announced, describe_memory
-from align_echo.train.role_models import RoleModels, find_sources
+from align_echo.train.role_models import RoleModels, build_lora_config, find_sources
 from align_echo.train.run import TrainingRun, choose_tasks, played_before, select_tasks
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage
@@ -480,6 +481,24 @@ def test_the_estimate_of_a_step_by_hand(model):
     assert cost_of("echo-frozen-policy", model).rows == {"critic": 2}
     assert cost_of("sft", model).rows == {"policy": 1}
     assert cost_of("rcm", model).rows == {"critic": 4}
+
+
+@pytest.mark.parametrize("weights", ["adapters", "models"])
+def test_a_run_writes_what_its_plan_says_at_most_and_about_half_of_it_at_least(weights, model, tmp_path):
+    config = config_of("sft", model, weights=weights, steps=3, save_every=1)
+    run = TrainingRun(config, tmp_path)
+    run.train(lambda step, signals: None)
+    files = [tmp_path / name for name in ("checkpoints", "policy", "critic")]
+    written = sum(file.stat().st_size for folder in files for file in folder.rglob("*") if file.is_file())
+    assert written <= run.cost.disk <= 2 * written
+
+
+def test_the_memory_of_adapters_is_that_of_their_numbers(model):
+    cost = cost_of("echo", model, weights="adapters", lora={"rank": 4})
+    adapters = AdapterModels(tiny_model(context=4096), build_lora_config(LoraSettings(rank=4)))
+    learn = sum(weights.numel() for role in adapters.trained for weights in adapters.weights(role))
+    assert cost.parameters == tiny_model(context=4096).num_parameters() + learn
+    assert cost.memory["gradients and optimizer"] == 3 * 4 * learn > 0
 
 
 def test_the_estimate_counts_candidates_verdicts_updates_and_evaluations(model):
