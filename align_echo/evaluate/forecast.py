@@ -24,7 +24,7 @@ from align_echo.evaluate.grid import GridPlan, cell_plans
 from align_echo.evaluate.in_play import ARMS
 from align_echo.evaluate.plan import EvaluationPlan, build_plan_agent
 from align_echo.interface.contract import Interface
-from align_echo.models.choosing import ModelName
+from align_echo.models.choosing import ModelName, memory_lines
 from align_echo.models.endpoint import Role
 from align_echo.models.spending import Amount, is_paid, price_of
 from align_echo.registry import quantity
@@ -98,14 +98,22 @@ class Forecast:
 
     @property
     def lines(self) -> list[str]:
-        """Describe the estimate and its basis, a line for each role."""
-        lines = [self._line(role, name, part) for (role, name), part in self.roles.items()]
+        """Describe the estimate and its basis, a line for each role, and the memory of local models.
+
+        Raises as `memory_lines` does.
+        """
+        lines = memory_lines(name for _, name in self.roles)
+        lines += [self._line(role, name, part) for (role, name), part in self.roles.items()]
+        played = RoleForecast()
+        for (role, _), part in self.roles.items():
+            played.add(part, float(role == "agent"))
+        replies = round(played.reply_tokens / (played.requests or 1))
         if not lines:
             return ["expected: no language model is asked"]
         return [
             *lines,
             f"estimated from {quantity(self.played, 'episode')} played with random actions and replies of "
-            f"{len(REPLY) // CHARACTERS_PER_TOKEN} tokens (a model that thinks writes more), "
+            f"{replies} tokens (a model that thinks writes more), "
             f"for {quantity(self.episodes, 'episode')} of all {self.turns} turns (those that end earlier cost less)",
         ]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.util import find_spec
@@ -187,7 +188,7 @@ def _kind_and_source(text: str) -> tuple[Kind, str]:
     if folder_by_name(text) or is_gguf or any((Path(text) / file).is_file() for file in MODEL_FILES):
         return "transformers", text
     begins_as_path = text.startswith(("/", "./", "../", "~"))
-    is_path = begins_as_path or ("/" in text and Path(text.split("/")[0]).is_dir())
+    is_path = begins_as_path or text.endswith(("/", GGUF)) or ("/" in text and Path(text.split("/")[0]).is_dir())
     return "path" if is_path else "endpoint", text
 
 
@@ -244,14 +245,9 @@ def load_model(
             f'Python as align_echo.agents.novice_model.NoviceModel("alfworld", "{name}")'
         )
     refuse_idle_base_url(base_url, [name])
+    _refuse_empty(name)
     if name.is_local:
         return _load_local(name, seed, processes)
-    if name.kind == "path":
-        if name.text.endswith(GGUF):
-            raise UsageError(f"there is no file {name.text}")
-        odd = next((file for file in MODEL_FILES if os.path.lexists(os.path.join(name.text, file))), "")
-        why = f"its {odd} is no regular file" if odd else f"it has no {' and no '.join(MODEL_FILES)}"
-        raise UsageError(f"{name} is not the folder of a model: {why}")
     from align_echo.models.openai_model import OpenAICompatibleModel
 
     return OpenAICompatibleModel(
@@ -259,11 +255,55 @@ def load_model(
     )
 
 
-def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:
+def _refuse_empty(name: ModelName) -> None:
+    """Raise `UsageError` for a prefix without a name, and for a path without a model."""
     if not name.source:
         raise UsageError(f"--model {name} names no model: say which after the colon")
-    engine = POCKET if name.kind == POCKET else f"transformers:{name.source}"
+    if name.kind != "path":
+        return
+    if name.text.endswith(GGUF):
+        raise UsageError(f"there is no file {name.text}")
+    odd = next((file for file in MODEL_FILES if os.path.lexists(os.path.join(name.text, file))), "")
+    why = f"its {odd} is no regular file" if odd else f"it has no {' and no '.join(MODEL_FILES)}"
+    raise UsageError(f"{name} is not the folder of a model: {why}")
+
+
+def memory_lines(names: Iterable[ModelName]) -> list[str]:
+    """Say what each model that transformers runs takes, beside those before it, without reading its weights.
+
+    Raises as `load_model` does for models that cannot be loaded or do not fit.
+    """
+    lines = []
+    with ExitStack() as taken:
+        for name in dict.fromkeys(names):
+            _refuse_empty(name)
+            if not name.runs_on_transformers:
+                continue
+            with _needs_train(name):
+                from align_echo.models.local import loading
+                from align_echo.models.local.memory import POOL
+
+                source = str(loading.pocket_folder()) if name.kind == POCKET else find_files(name)
+                need, device = loading.examine(source, dtype=name.dtype, chat=name.chat)
+            lines.append(POOL.describe(str(name), need, device=device))
+            taken.enter_context(POOL.reserve(need.fixed, device=device))
+    return lines
+
+
+@contextmanager
+def _needs_train(name: ModelName) -> Iterator[None]:
+    """Name the extra that a local model needs where it is missing."""
     try:
+        yield
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
+            raise
+        raise MissingExtraError(f"the local model {name}", "train") from None
+
+
+def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:
+    engine = POCKET if name.kind == POCKET else f"transformers:{name.source}"
+    with _needs_train(name):
         from align_echo.models.local import loading
 
         if name.kind == "vllm-server":
@@ -277,8 +317,4 @@ def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:
             model = loading.run_pocket()
         else:
             model = loading.run_transformers(find_files(name), name=engine, chat=name.chat, dtype=name.dtype)
-    except ImportError as error:
-        if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
-            raise
-        raise MissingExtraError(f"the local model {name}", "train") from None
     return replace(model, seed=seed)

@@ -22,13 +22,14 @@ from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, ValidationEr
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import KEY_VARIABLES, UsageError, conceal, first_line
 from align_echo.models.local import POCKET
+from align_echo.models.packages import ADAPTERS, PACKAGED
 from align_echo.models.prices import Price
 from align_echo.types import ChatModel, Frozen
 
 SCRIPTED_MODELS = ("novice", "novice-careful", "novice-stubborn")
 """Names of the scripted novices, usable wherever an agent's model is named."""
 
-WITHOUT_ENDPOINT = (POCKET, *SCRIPTED_MODELS)
+WITHOUT_ENDPOINT = (POCKET, *PACKAGED, *ADAPTERS, *SCRIPTED_MODELS)
 """Names of models in the package, suggested for a name that an endpoint does not know."""
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"

@@ -135,6 +135,11 @@ class _Trial:
         self.changes.append(in_words)
 
 
+def _folder_here(model: str) -> str:
+    """Say how a folder of this name on this machine is run; "" if there is none."""
+    return f"to run the folder on this machine: transformers:{model}; " if Path(model).is_dir() else ""
+
+
 class OpenAICompatibleModel:
     """A chat model at `base_url`.
 
@@ -167,7 +172,8 @@ class OpenAICompatibleModel:
         authorization = endpoint.authorization(api_key)
         if authorization is None and self._base_url == DEFAULT_BASE_URL:
             raise UsageError(
-                f"the model {model} at {DEFAULT_BASE_URL} needs a key: {did_you_mean(model, WITHOUT_ENDPOINT)}"
+                f"the model {model} at {DEFAULT_BASE_URL} needs a key: {_folder_here(model)}"
+                f"{did_you_mean(model, WITHOUT_ENDPOINT)}"
                 "set OPENAI_API_KEY, or give the base URL of an endpoint of your own"
             )
         self._retry = retry or RetryPolicy()
@@ -412,8 +418,8 @@ class OpenAICompatibleModel:
 
         For a folder of this machine the suggestion is to run it here.
         """
-        if Path(self._model).is_dir():
-            return f"to run the folder on this machine: transformers:{self._model}, without --base-url"
+        if folder := _folder_here(self._model):
+            return f"{folder.removesuffix('; ')}, without --base-url"
         names = _try_models(self._client, self._base_url)
         if names is None and (hint := _other_address(self._client, self._base_url)):
             return hint

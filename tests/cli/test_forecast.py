@@ -102,6 +102,39 @@ def test_a_forecast_needs_no_key_and_no_server_and_names_its_basis(run):
     assert not Path("run").exists()
 
 
+def test_a_dry_run_says_the_memory_of_local_models_and_refuses_what_cannot_run(run, tmp_path):
+    command = ["evaluate", "--env", "alfworld", "--tasks", "1", "--dry-run"]
+    status, out, _ = run(*command, "--model", "pocket", "--max-tokens", "24")
+    first, second, basis = out.splitlines()
+    assert status == 0
+    assert first.startswith("memory for pocket: ")
+    assert "conversation of 4,096 tokens" in first
+    assert second.startswith("expected: agent pocket: about 50 requests, ")
+    assert "replies of 24 tokens" in basis
+    (tmp_path / "empty").mkdir()
+    for model, said in {
+        "pocket --memory 20MiB": "pocket does not fit in 20 MiB of memory",
+        "none.gguf": "there is no file none.gguf",
+        f"{tmp_path}/empty/": "is not the folder of a model",
+        "transformers:/nowhere/model": "there is no folder /nowhere/model",
+    }.items():
+        status, out, err = run(*command, "--model", *model.split())
+        assert (status, out) == (2, "")
+        assert said in err
+
+
+def test_a_local_model_that_was_meant_is_named_where_an_endpoint_has_no_key(run, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    Path("weights").mkdir()
+    for model, said in {
+        "SmolLM2": "did you mean smollm2? set OPENAI_API_KEY",
+        "weights": "to run the folder on this machine: transformers:weights; ",
+    }.items():
+        status, _, err = run("evaluate", "--env", "alfworld", "--tasks", "1", "--model", model)
+        assert status == 2
+        assert said in err
+
+
 def test_a_dry_run_of_writing_names_what_is_asked_and_what_it_could_not_check(run, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     command = ["generate-interface", "--env", "gymnasium:FrozenLake-v1", "--agent", "random", "--backend", "hybrid"]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from align_echo.base.files import read_text
 from align_echo.base.plain_yaml import parse_json
-from align_echo.errors import ModelError, UsageError
+from align_echo.errors import ModelError, UsageError, unreadable
 from align_echo.models.local.engine import MEMORY
 from align_echo.models.local.foreign_process import render_chat
 from align_echo.models.local.plain_template import plain_template
@@ -69,6 +69,8 @@ OWN_FIELDS = {
 }  # fmt: skip
 """Fields of a request that are not a user's to add, and what decides them."""
 
+_NO_VARIABLES = ("messages", "documents", "add_generation_prompt")
+
 _LEVEL = re.compile(r"[A-Za-z][A-Za-z_-]{0,30}")
 
 
@@ -88,7 +90,9 @@ class ChatFormat:
 
     def __post_init__(self) -> None:
         """Check the JSON and the level."""
-        self.variables  # noqa: B018
+        taken = next((name for name in self.variables if name in _NO_VARIABLES), None)
+        if taken is not None:
+            raise UsageError(f"--template-args sets no {taken}: a conversation does")
         own = next((name for name in _json_object(self.body, "--extra-body", '{"top_k": 20}') if _own(name)), None)
         if own is not None:
             raise UsageError(f"--extra-body replaces no {own}: {_own(own)}")
@@ -231,9 +235,9 @@ def find_template(tokenizer: PreTrainedTokenizerBase, choice: str = "") -> str:
     if choice and choice not in named:
         try:
             return read_text(Path(choice))
-        except (OSError, UnicodeDecodeError):
+        except (OSError, UnicodeDecodeError) as error:
             names = f", nor is it one of the model's own ({', '.join(map(str, named))})" if named else ""
-            raise UsageError(f"--chat-template {choice}: no template can be read from this file{names}") from None
+            raise UsageError(f"--chat-template {choice}: {unreadable(choice, error)}{names}") from None
     template = named.get(choice or "default")
     if not isinstance(template, str):
         names = f"only chat templates named {', '.join(map(str, named))}" if named else "no chat template"

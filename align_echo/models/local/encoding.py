@@ -99,13 +99,19 @@ class ChatEncoder:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise UsageError(f"{self._name} has no fast tokenizer (tokenizer.json): convert it with transformers first")
+        given = f"--chat-template {chat.template}" if chat.template else ""
+        self._template_name = given or f"the chat template of {self._name}"
+        try:
+            source = find_template(tokenizer, chat.template)
+        except UsageError as error:
+            raise UsageError(f"{error}" if given else f"{self._name} cannot hold a conversation: {error}") from None
         try:
             special = getattr(tokenizer, "special_tokens_map", {})
-            self._template = ChatTemplate(find_template(tokenizer, chat.template), {**special, **chat.variables})
+            self._template = ChatTemplate(source, {**special, **chat.variables})
         except UnboundedTemplateError as error:
-            raise UnboundedTemplateError(f"{self._name} cannot be used: {error}") from None
+            raise UnboundedTemplateError(f"{given or self._name} cannot be used: {error}") from None
         except UsageError as error:
-            raise UsageError(f"{self._name} cannot hold a conversation: {error}") from None
+            raise UsageError(f"{given or self._name} cannot hold a conversation: {error}") from None
         self._calls = find_form(self.template)
         self._template_tokenizer = _plain_copy(backend.to_str(), ())
         self._read_tokens()
@@ -179,7 +185,7 @@ class ChatEncoder:
         if self._calls is None or not all(part in text for part in (*names, *(MARK.format(number=n) for n in (7, 8)))):
             other = ", ".join(form.families for form in FORMS)
             raise UsageError(
-                f"the chat template of {self._name} writes no tools, or calls in a form other than those of {other}: "
+                f"{self._template_name} writes no tools, or calls in a form other than those of {other}: "
                 "leave --tools out, or name another by --chat-template"
             )
 
@@ -390,7 +396,7 @@ class ChatEncoder:
         before, _, after = text.partition(MARK.format(number=2))
         end = self._plain_names.match(after.lstrip())
         if not end:
-            raise UsageError(f"the chat template of {self._name} does not close a reply with a token of its own")
+            raise UsageError(f"{self._template_name} does not close a reply with a token of its own")
         self._end_name, self.end_id = end[0], self._ids[end[0]]
         lead = before.removeprefix(start)
         self._lead = lead if before.startswith(start) and lead.isspace() else ""

@@ -114,26 +114,43 @@ def run_transformers(
     the files' dtype on a GPU). `chat` is as in `ChatEncoder`. Raises `UsageError` or `MissingDataError` for
     unusable files.
     """
-    import torch
     from transformers import AutoModelForCausalLM
 
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    kind = dtype or ("float32" if device == "cpu" else "auto")
-    if kind not in (*DTYPES, "auto"):
-        raise UsageError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+    device, kind = _device_and_kind(device, dtype)
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
     def start() -> LocalModel:
         without_bars()
         need = read_checked_files(source, lambda: source_memory(source, kind, device=device, context=context))
         LOGGER.info("%s", POOL.describe(name, need, device=device))
-        model = read_checked_files(source, lambda: read_strange_model(AutoModelForCausalLM, source, kind))
         encoder = load_encoder(source, chat)
+        model = read_checked_files(source, lambda: read_strange_model(AutoModelForCausalLM, source, kind))
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)
         commit = str(getattr(model.config, "_commit_hash", None) or "")
         return LocalModel(engine, encoder, weights=encoder.identify(weights or commit))
 
     return _shared((name, source, weights, device, kind, slots, context, chat), start)
+
+
+def examine(source: str, *, dtype: str = "", chat: ChatFormat = OWN_FORMAT) -> tuple[ModelMemory, str]:
+    """Check all that `run_transformers` checks before it reads weights. Return the memory and the device of the model.
+
+    Raises as `run_transformers` does.
+    """
+    device, kind = _device_and_kind("", dtype)
+    need = read_checked_files(source, lambda: source_memory(source, kind, device=device))
+    load_encoder(source, chat)
+    return need, device
+
+
+def _device_and_kind(device: str, dtype: str) -> tuple[str, str]:
+    import torch
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    kind = dtype or ("float32" if device == "cpu" else "auto")
+    if kind not in (*DTYPES, "auto"):
+        raise UsageError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+    return device, kind
 
 
 def source_memory(source: str, kind: str, *, device: str = "cpu", context: int = 0) -> ModelMemory:

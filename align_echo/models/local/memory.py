@@ -30,7 +30,7 @@ def parse_size(text: str) -> int:
     """Parse a size such as "6GiB", "500 MB" or "1.5g" to bytes. Raises `UsageError`."""
     match = _SIZE.fullmatch(text.strip())
     size = int(float(match[1]) * _UNITS[(match[2] or "").lower()]) if match else 0
-    if size < 1:
+    if size < 1 or (size < MIB and text.strip().isdecimal()):
         raise UsageError(f"--memory {text!r} is no size: write it like 6GiB or 500MB")
     return size
 

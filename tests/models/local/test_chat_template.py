@@ -117,8 +117,13 @@ def test_a_model_without_a_default_template_names_those_it_has(folder):
 
 
 def test_a_template_that_cannot_be_read_is_one_line(folder):
-    with pytest.raises(UsageError, match=r"none\.jinja: no template can be read from this file, nor is it"):
+    with pytest.raises(UsageError, match=r"none\.jinja: there is no file .*none\.jinja, nor is it"):
         load_encoder(str(folder / "model"), ChatFormat("none.jinja"))
+    (folder / "shut.jinja").write_text("{% for m in messages %}{{ m.role + m.content }}{% endfor %}")
+    with pytest.raises(UsageError, match=r"^--chat-template .*shut\.jinja does not close a reply"):
+        load_encoder(str(folder / "model"), ChatFormat(str(folder / "shut.jinja")))
+    with pytest.raises(UsageError, match="--template-args sets no messages"):
+        ChatFormat(args='{"messages": []}')
     for text in ("{", "[1]", "thinking"):
         with pytest.raises(UsageError, match="--template-args takes a JSON object"):
             ChatFormat(args=text)
