@@ -25,6 +25,9 @@ CHECKED_IDS = tuple(range(1, 25))
 SAME, SAME_HALF = 2e-5, 2e-2
 """Tolerance for states computed in another way, relative to the largest: in float32, and in half precision."""
 
+MOST_ROUNDING = 1e-3
+"""Largest difference, relative to the largest state, that is rounding if a model rounds so coarsely by itself."""
+
 
 def token_logprobs(
     model: Any,
@@ -153,9 +156,12 @@ def _try_parts(model: Any, ids_T: torch.Tensor) -> str:
     return "" if _same(learning, own) else "computes otherwise while it learns"
 
 
-def _same(computed: torch.Tensor, wanted: torch.Tensor) -> bool:
-    """Return whether tensors are equal up to rounding; where both are no numbers they are."""
+def _same(computed: torch.Tensor, wanted: torch.Tensor, rounding: float = 0.0) -> bool:
+    """Return whether tensors are equal up to rounding, or a few times what is known of it; where both are no numbers
+    they are.
+    """
     tolerance = SAME if wanted.dtype == torch.float32 else SAME_HALF
+    tolerance = max(tolerance, min(4 * rounding, MOST_ROUNDING))
     largest = float(wanted.float().nan_to_num(0, 0, 0).abs().max())
     return torch.allclose(computed.float(), wanted.float(), atol=tolerance * (1 + largest), rtol=0, equal_nan=True)
 
@@ -187,7 +193,9 @@ def why_not_shared(model: Any, ids_T: torch.Tensor) -> str:
 def reads_trees(decoder: Any, ids_T: torch.Tensor) -> bool:
     """Return whether the decoder gives conversations in a tree the same hidden states as alone.
 
-    Tests three conversations with a shared prefix, made of these ids.
+    Tests three conversations with a shared prefix, made of these ids. How coarsely the model rounds is told by the
+    prefix, alone and before more tokens: of tokens unseen in training (often the first ids) some models make a lot of
+    little.
     """
     ids, half = tuple(ids_T.tolist()), len(ids_T) // 2
     rows = [ids, ids[: half + 1], (*ids[:half], *reversed(ids[half:]))]
@@ -197,8 +205,9 @@ def reads_trees(decoder: Any, ids_T: torch.Tensor) -> bool:
             nodes = decoder(**tree_inputs(decoder, tree, ids_T.device)).last_hidden_state[0]
     except (TypeError, ValueError):  # `UsageError` of attention that is not standard is one
         return False
-    for row, path in zip(tree.rows, tree.paths, strict=True):
-        alone = decoder(input_ids=ids_T.new_tensor(rows[row])[None], use_cache=False).last_hidden_state[0]
-        if not _same(nodes[list(path)], alone):
-            return False
-    return True
+    alone = [decoder(input_ids=ids_T.new_tensor(row)[None], use_cache=False).last_hidden_state[0] for row in rows]
+    changes, longer = (alone[1] - alone[0][: half + 1]).float(), alone[0].float()
+    rounding = float(changes.nan_to_num(0, 0, 0).abs().max() / (1 + longer.nan_to_num(0, 0, 0).abs().max()))
+    return all(
+        _same(nodes[list(path)], alone[row], rounding) for row, path in zip(tree.rows, tree.paths, strict=True)
+    )
