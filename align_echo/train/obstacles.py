@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -301,18 +301,25 @@ class RunCost:
         """Bytes of memory without engines."""
         return sum(self.memory.values()) - sum(engine.fixed for engine in self.engines)
 
-    def check_memory(self, pool: MemoryPool, device: str) -> int:
+    @property
+    def least(self) -> int:
+        """Bytes of memory without which the run is refused."""
+        return sum(self.memory.values()) + sum(engine.least - engine.fixed for engine in self.engines)
+
+    def check_memory(self, pool: MemoryPool, device: str, other: Callable[[], RunCost | None] = lambda: None) -> int:
         """Return the number of tokens of all conversations at once that fit in a pool; 0 if none are played here.
 
-        Raises `UsageError` if the run does not fit.
+        Raises `UsageError` if the run does not fit, with what it needs as `other` (with adapters) if that is less.
         """
         needed, limit = sum(self.memory.values()), pool.limit(device)
-        least = sum(engine.least - engine.fixed for engine in self.engines)
-        if needed + least > limit:
+        if self.least > limit:
+            adapters = other()
+            fewer = adapters is not None and adapters.least < self.least
+            advice = f"set weights: adapters (needs {size_text(adapters.least)}), " if adapters and fewer else ""
             uses = ", ".join(f"{name} {size_text(size)}" for name, size in self.memory.items() if size)
             raise UsageError(
                 f"this run does not fit in {size_text(limit)} of memory: it needs "
-                f"{size_text(needed + least)} ({uses}); "
+                f"{size_text(self.least)} ({uses}); {advice}"
                 "give it more with --memory, set gradient_checkpointing, lower step.tokens_per_batch, or name a "
                 "smaller model"
             )

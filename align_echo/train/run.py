@@ -265,7 +265,7 @@ class TrainingRun:
         self._resume = processes.call_on_first(lambda: self._run_dir(resume).find_checkpoint())
         if not resume:
             processes.call_on_first(lambda: check_room(self.folder, self.cost.disk))
-        self.room = self.cost.check_memory(POOL, self._device)
+        self.room = self.cost.check_memory(POOL, self._device, self._cost_with_adapters)
         self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
         self._say: Callable[[str], None] = _ignore_line
@@ -310,6 +310,13 @@ class TrainingRun:
     def cost(self) -> RunCost:
         """Return upper bounds on the run's cost."""
         return estimate(self.config, self._sources, self.memory_limit)
+
+    def _cost_with_adapters(self) -> RunCost | None:
+        """Return the run's cost with adapters; None if it has them, or its critic begins as another model."""
+        if self.config.weights == "adapters" or self.config.critic is not None:
+            return None
+        config = self.config.model_copy(update={"weights": "adapters"})
+        return estimate(config, self._sources, self.memory_limit)
 
     @property
     def begun_at(self) -> int:

@@ -24,7 +24,7 @@ from align_echo.interface.contract import Interface
 from align_echo.models import load_model
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.local.loading import content_hash
-from align_echo.models.local.memory import POOL
+from align_echo.models.local.memory import POOL, size_text
 from align_echo.rollout.session import Episode
 from align_echo.train.backbone import AdapterModels
 from align_echo.train.config import LoraSettings, TrainConfig, checked_config, merged, method
@@ -499,6 +499,20 @@ def test_the_memory_of_adapters_is_that_of_their_numbers(model):
     learn = sum(weights.numel() for role in adapters.trained for weights in adapters.weights(role))
     assert cost.parameters == tiny_model(context=4096).num_parameters() + learn
     assert cost.memory["gradients and optimizer"] == 3 * 4 * learn > 0
+
+
+@pytest.mark.parametrize("weights", ["shared", "models", "adapters"])
+def test_a_run_that_does_not_fit_is_advised_to_take_adapters(weights, model, tmp_path):
+    config = config_of("grpo" if weights == "shared" else "echo", model, weights=weights, trained=["policy", "critic"])
+    adapters = estimate(config.model_copy(update={"weights": "adapters"}), find_sources(config), 1)
+    try:
+        POOL.set_limit(1_000_000)
+        with pytest.raises(UsageError, match="does not fit") as refused:
+            TrainingRun(config, tmp_path / "run")
+    finally:
+        POOL.set_limit(0)
+    advice = f"set weights: adapters (needs {size_text(adapters.least)})"
+    assert (advice in str(refused.value)) == (weights != "adapters")
 
 
 def test_the_estimate_counts_candidates_verdicts_updates_and_evaluations(model):
