@@ -555,7 +555,10 @@ def measure_price(world: TrainingSplit, tasks: int, fresh: int, iterations: int)
     finally:
         env.close()
     walks = count_walks(tasks, fresh)
-    least, most = count_steps(iterations, lists=lists) if plain else (each * walks for each in STEPS_PER_WALK)
+    least, most = (each * walks for each in STEPS_PER_WALK)
+    if plain:
+        turns = world.spec.turns or world.spec.step_limit
+        least, most = count_steps(iterations, tasks * turns, lists=lists)
     step, fork = median(steps or [0.0]), median(forks or [0.0])
     return ExperimentPrice(step=step, fork=fork, way=way, replays=replays, plain=plain, least=least, most=most)
 

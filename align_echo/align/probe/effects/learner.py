@@ -12,6 +12,7 @@ from align_echo.align.probe.effects.fixes import WORDED, FixSearch
 from align_echo.align.probe.effects.forms import find_sign, learn_vocabulary
 from align_echo.align.probe.effects.outcomes import (
     LISTED_FACTOR,
+    WITNESSES,
     Instance,
     Observer,
     count_repeats,
@@ -36,15 +37,18 @@ ANY_ACTION = "any action"
 SEARCH_STEPS = 6_000
 """Engine steps for the search of fixes."""
 
+FEW_STEPS = 1_000
+"""Engine steps of a run that finds little."""
 
-def count_steps(iterations: int, *, lists: bool) -> tuple[int, int]:
-    """Return the least and most engine steps that are usual in up to so many iterations.
 
-    An iteration has a search, and trials on known and on fresh tasks. The first one may take twice as many, and a run
-    that finds little half as many.
+def count_steps(iterations: int, actions: int, *, lists: bool) -> tuple[int, int]:
+    """Return the least and most engine steps that are usual in up to so many iterations of so many actions of agents.
+
+    In an iteration an action is played again, with what may show its effect; then come a search, and trials on known
+    and on fresh tasks. The first one may take twice as many, and a run that finds little `FEW_STEPS`.
     """
     steps = (SEARCH_STEPS + 2 * TRIAL_STEPS) * (LISTED_FACTOR if lists else 1)
-    return steps // 2, steps * (iterations + 1)
+    return FEW_STEPS, steps * (iterations + 1) + 2 * WITNESSES * actions * iterations
 
 
 def analyze(
