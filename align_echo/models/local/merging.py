@@ -41,10 +41,12 @@ def _read_merged(adapter: Path) -> Any:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    from align_echo.models.local.model_files import adapter_base
+    from align_echo.models.local.model_files import adapter_base, check_adapter_fits
     from align_echo.models.local.weights import read_strange_model, without_bars
 
     without_bars()
-    base = read_strange_model(AutoModelForCausalLM, adapter_base(adapter), "auto")
+    source = adapter_base(adapter)
+    base = read_strange_model(AutoModelForCausalLM, source, "auto")
+    check_adapter_fits(adapter, base, source)
     merging: Any = PeftModel.from_pretrained(base, str(adapter))
     return merging.merge_and_unload(safe_merge=True)

@@ -28,6 +28,8 @@ _LONG = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "added_token
 _SMALL_FILE = 16 * 2**20
 _INDEX = "model.safetensors.index.json"
 _ADAPTER_WEIGHTS = "adapter_model.safetensors"
+_EXPERTS = ".experts."
+"""Part of the names of layers that `transformers` puts together."""
 
 _COUNT = re.compile(r"(^|_)(layers?|blocks?|experts?|heads?|stages?|depths?)(_|$)", re.IGNORECASE)
 _SIZE = re.compile(r"(size|dim|length|rank)$", re.IGNORECASE)
@@ -123,6 +125,8 @@ def adapter_base(folder: Path) -> str:
         ranks += config["rank_pattern"].values()
     if not isinstance(base, str) or not base:
         raise UsageError(f"{ADAPTER} names no model that it is for (base_model_name_or_path)")
+    if not (folder / _ADAPTER_WEIGHTS).is_file():
+        raise UsageError(f"{folder} holds an adapter without its weights: there is no {_ADAPTER_WEIGHTS} in it")
     most = max(chain.from_iterable(header(folder, _ADAPTER_WEIGHTS).shapes.values()), default=0)
     if any(not isinstance(rank, int) or rank > most for rank in ranks):
         claim = f"claims ranks of {json.dumps(ranks)[:40]}, and the longest side in its file is {most}"
@@ -132,6 +136,32 @@ def adapter_base(folder: Path) -> str:
         advice = f"name the folder in {ADAPTER} (base_model_name_or_path)"
         raise UsageError(f"{base}, which it is for, is not here: {advice}")
     return base
+
+
+def check_adapter_fits(folder: Path, model: Any, base: str) -> None:
+    """Refuse a LoRA adapter made for another model than this one of `base`. Reads only the header of its file.
+
+    Looks at linear layers: each is one of the model's, with as many inputs and outputs. Raises `UsageError`.
+    """
+    from torch.nn import Linear
+
+    modules = dict(model.named_modules())
+    lacking, found, wrong = "", False, ""
+    for name, shape in header(folder, _ADAPTER_WEIGHTS).shapes.items():
+        layer, _, matrix = name.removeprefix("base_model.model.").rpartition(".lora_")
+        if matrix not in ("A.weight", "B.weight") or len(shape) != 2 or _EXPERTS in layer:
+            continue
+        module = modules.get(layer)
+        found, lacking = found or module is not None, lacking or ("" if module is not None else layer)
+        if isinstance(module, Linear):
+            takes = matrix[0] == "A"
+            here, there = (shape[1], module.in_features) if takes else (shape[0], module.out_features)
+            if here != there:
+                wrong = wrong or f"in {layer} it {'takes' if takes else 'gives'} {here} numbers, and the model {there}"
+    if found and lacking:  # where no layer is found they may have had other names
+        wrong = wrong or f"it holds {lacking}, which the model lacks"
+    if wrong:
+        raise UsageError(f"the adapter in {folder} is for another model than {base}: {wrong}")
 
 
 def header(folder: Path, files: str = "*.safetensors") -> TensorHeader:

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from align_echo.errors import UsageError, first_line
 from align_echo.models.local.model_files import (
     adapter_base,
+    check_adapter_fits,
     check_model_files,
     check_weights_read,
     claimed_numbers,
@@ -114,6 +115,7 @@ def read_strange_model(
         claimed_numbers(kind, config, header(model_folder))
         model = read_model(kind, str(model_folder), dtype, four_bit=four_bit)
         if base:
+            check_adapter_fits(folder, model, base)
             loading: Any = model
             loading.load_adapter(source)
     finally:

@@ -9,14 +9,15 @@ from typing import Any
 import peft
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3ForCausalLM
 
 from align_echo.cli.main import main
+from align_echo.errors import UsageError
 from align_echo.models.choosing import load_model
 from align_echo.models.local.loading import load_tokenizer
 from align_echo.models.packages import ADAPTERS, packaged_folder
 from align_echo.types import Message
-from tests.models.local.tiny import tiny_model, tiny_tokenizer
+from tests.models.local.tiny import tiny_config, tiny_model, tiny_tokenizer
 
 IDS = torch.tensor([[5, 7, 11, 40, 41]])
 
@@ -110,3 +111,35 @@ def test_a_model_that_was_moved_away_is_named(tmp_path, capsys) -> None:
     assert f"{tmp_path / 'gone'}, which it is for, is not here: name the folder in adapter_config.json" in (
         capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        ({"intermediate_size": 64}, "in model.layers.0.mlp.down_proj it takes 48 numbers, and the model 64"),
+        ({"hidden_size": 64}, "in model.layers.0.mlp.down_proj it gives 32 numbers, and the model 64"),
+        ({"num_hidden_layers": 1}, "it holds model.layers.1.mlp.down_proj, which the model lacks"),
+    ],
+)
+def test_an_adapter_for_another_model_is_refused_in_one_line(sizes, why, capsys) -> None:
+    config = tiny_config()
+    for name, size in sizes.items():
+        setattr(config, name, size)
+    config.layer_types = ["full_attention"] * config.num_hidden_layers
+    Qwen3ForCausalLM(config).save_pretrained("base")
+    line = f"the adapter in adapter is for another model than base: {why}"
+    with pytest.raises(UsageError) as refused:
+        load_model("./adapter")
+    assert str(refused.value) == f"no model can be loaded from ./adapter: {line}"
+    capsys.readouterr()
+    assert main(["models", "merge", "adapter", "--out", "merged"]) == 2
+    assert capsys.readouterr().err == f"align-echo: no model can be loaded from adapter: {line}\n"
+
+
+def test_an_adapter_without_its_weights_is_refused_by_their_name(capsys) -> None:
+    Path("adapter/adapter_model.safetensors").unlink()
+    line = "adapter holds an adapter without its weights: there is no adapter_model.safetensors in it"
+    with pytest.raises(UsageError, match=line):
+        load_model("./adapter")
+    assert main(["models", "merge", "adapter", "--out", "merged"]) == 2
+    assert capsys.readouterr().err == f"align-echo: {line}\n"
