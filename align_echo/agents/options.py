@@ -108,7 +108,8 @@ Model = Annotated[
     str | None,
     Field(
         description="pocket: the small built-in model; smollm2, beginner, FILE.gguf, transformers:PATH_OR_HUB, "
-        "vllm:PATH_OR_HUB, vllm-server:NAME; a name at an OpenAI-compatible endpoint; novice: an offline script, NOT a language model. "
+        "vllm:PATH_OR_HUB, vllm-server:NAME; a name at an OpenAI-compatible endpoint; novice: an offline script, "
+        "NOT a language model. "
         f"Default: ${MODEL_VARIABLE}, else pocket, or novice without torch."
     ),
 ]
