@@ -175,10 +175,11 @@ KEEP_PIECE, KEEP = 64 * MIB, 256 * MIB
 def keep_freed_memory() -> None:
     """Have the C library keep freed memory for the next step, where it can be told to (glibc).
 
-    Otherwise the logits of each step come from the system page by page, and go back to it.
+    Otherwise the logits of each step come from the system page by page, and go back to it. A user's own setting of the
+    allocator stays.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
+    if mallopt is not None and not any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         mallopt(-3, KEEP_PIECE)  # M_MMAP_THRESHOLD
         mallopt(-1, KEEP)  # M_TRIM_THRESHOLD
 

@@ -280,6 +280,18 @@ def test_the_peak_of_a_run_is_within_a_quarter_of_the_estimate():
     assert measured == pytest.approx(estimated, rel=0.25)
 
 
+@pytest.mark.parametrize("own", ["", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"])
+def test_a_users_own_setting_of_the_allocator_stays(own, monkeypatch):
+    told: list[tuple[int, int]] = []
+    library = SimpleNamespace(mallopt=lambda what, size: told.append((what, size)))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    monkeypatch.setattr(sys, "platform", "linux")
+    if own:
+        monkeypatch.setenv(own, "131072")
+    memory.keep_freed_memory()
+    assert bool(told) == (own == "")
+
+
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library keeps what it wants")
 def test_the_logits_of_a_step_lie_where_those_of_the_step_before_did(monkeypatch):
     """64 rows of 49,152 logits are 3,072 pages, which the system would give and take at each step."""
