@@ -267,9 +267,11 @@ def test_no_backend_moves_a_role_in_a_step_without_its_gradient(beta, model, tmp
     assert courses["own"].rates == courses["trl"].rates
     assert len(set(courses["own"].rates)) > 3, "a rate that never changes is the same everywhere"
     for own, trl in zip(courses["own"].weights, courses["trl"].weights, strict=True):
-        far = sum(int(((own[name] - trl[name]).abs() >= 3e-5).sum()) for name in own)
+        apart = [(own[name] - trl[name]).abs() for name in own]
+        far = sum(int((each >= 3e-5).sum()) for each in apart)
         # AdamW divides a gradient by its own size: what is all rounding, and differs by machine, moves either way
-        assert far <= sum(weights.numel() for weights in own.values()) / 1_000
+        assert far <= sum(each.numel() for each in apart) / 1_000
+        assert max(float(each.max()) for each in apart) < 2e-4
     counts = [{key: float(each["step"]) for key, each in ended.moments.items()} for ended in courses.values()]
     assert counts[0] == counts[1]
 

@@ -54,8 +54,7 @@ class _Plain:
         self._tree = tree
         self._every = list(_below(tree))
         self._values: dict[str, list[nodes.Node]] = {}  # what each name is set to
-        if len(self._every) > NODES or any(depth > DEPTH for _, depth in self._every):
-            return
+        self._is_small = len(self._every) <= NODES and all(depth <= DEPTH for _, depth in self._every)
         for each, _ in self._every:
             if isinstance(each, nodes.Assign) and isinstance(each.target, nodes.Name):
                 self._values.setdefault(each.target.name, []).append(each.node)
@@ -66,10 +65,9 @@ class _Plain:
 
     @property
     def holds(self) -> bool:
-        if len(self._every) > NODES or any(depth > DEPTH for _, depth in self._every):
-            return False
         return (
-            all(self._is_allowed(each) for each, _ in self._every)
+            self._is_small
+            and all(self._is_allowed(each) for each, _ in self._every)
             and self._names_lists_in_place(self._tree)
             and self._walks(self._tree, ())
             and self._growth() <= MOST_GROWTH
